@@ -1,0 +1,1 @@
+"""Run evaluation suites against models. Never imports hubtools."""

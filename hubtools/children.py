@@ -1,0 +1,154 @@
+"""Work that may die (merging, serving, evaluating) runs in child processes.
+
+A child writes one JSON object a line on stdout (progress and its result) and its story on stderr,
+which goes to a log file. It dies with its parent: the parent holds the write end of its stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hubtools.errors import (
+    AuthError,
+    CheckError,
+    EnvironmentFailure,
+    HubtoolsError,
+    UsageError,
+)
+from hubtools.progress import Progress, silent
+
+_BY_EXIT = {2: UsageError, 3: CheckError, 4: AuthError}
+
+
+def run_child(
+    module: str,
+    job: Mapping[str, Any],
+    *,
+    log: Path,
+    what: str,
+    progress: Progress = silent,
+    python: str = sys.executable,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run `python -m module`, hand it `job` as one JSON line on stdin, return its result object.
+
+    Lines it prints: `{"progress": [label, done, total, unit]}`, `{"error": {...}}` (the JSON of a
+    HubtoolsError) and finally `{"result": {...}}`. Anything else on stdout goes to the log.
+
+    Raises:
+        HubtoolsError: the child's own error, rebuilt with its id and exit code.
+        EnvironmentFailure: HT904 when it died without one (killed, out of memory), with the log.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as story:
+        child = subprocess.Popen(
+            [python, "-m", module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=story,
+            env=None if env is None else {**os.environ, **env},
+        )
+        assert child.stdin is not None and child.stdout is not None
+        result: dict[str, Any] | None = None
+        failure: dict[str, Any] | None = None
+        try:
+            try:
+                child.stdin.write(json.dumps(job).encode() + b"\n")
+                child.stdin.flush()
+            except BrokenPipeError:
+                story.write(b"the child ended before it read its job\n")
+            for line in child.stdout:
+                event = _event(line)
+                if event is None:
+                    story.write(line)
+                elif "progress" in event:
+                    progress(*event["progress"])
+                elif "error" in event:
+                    failure = event["error"]
+                elif "result" in event:
+                    result = event["result"]
+        finally:
+            child.stdin.close()
+            if sys.exc_info()[0] is not None:
+                child.terminate()
+            child.wait()
+    if failure is not None:
+        raise rebuilt_error(failure)
+    if child.returncode != 0 or result is None:
+        raise _died(child.returncode, what, log)
+    return result
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    known = {"progress", "error", "result"}
+    return event if isinstance(event, dict) and known & event.keys() else None
+
+
+def rebuilt_error(data: Mapping[str, Any]) -> HubtoolsError:
+    """The HubtoolsError that `HubtoolsError.to_json` described, in the parent."""
+    kind = _BY_EXIT.get(int(data["exit_code"]), EnvironmentFailure)
+    return kind(
+        data["id"],
+        data["message"],
+        where=data["where"],
+        detail=data["detail"],
+        next=data["next"],
+    )
+
+
+def _died(code: int, what: str, log: Path) -> EnvironmentFailure:
+    if code < 0:
+        name = signal.Signals(-code).name
+        how = f"{name}: most likely out of memory" if name == "SIGKILL" else name
+    else:
+        how = f"exit code {code}"
+    tail = log.read_text(errors="replace").strip().splitlines()[-3:]
+    return EnvironmentFailure(
+        "HT904",
+        f"{what}: the child process ended without a result ({how})",
+        where=str(log),
+        detail=tail,
+        next=f"read {log}, then run the same command again (finished work is kept)",
+    )
+
+
+def child_main(work: Any) -> None:
+    """Body of a child module's `__main__`: read the job, call `work(job, progress)`, report.
+
+    `work` returns the result object; a HubtoolsError becomes the `error` line. Exits when the
+    parent goes away.
+    """
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # libraries print to stdout; that is not our protocol
+    job = json.loads(sys.stdin.readline())
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+    def progress(label: str, done: int, total: int | None, unit: str) -> None:
+        out.write(json.dumps({"progress": [label, done, total, unit]}) + "\n")
+
+    try:
+        out.write(json.dumps({"result": work(job, progress)}) + "\n")
+    except HubtoolsError as error:
+        out.write(json.dumps({"error": error.to_json()}) + "\n")
+        out.flush()
+        os._exit(int(error.exit_code))
+    out.flush()
+
+
+def _die_with_parent() -> None:
+    # Unbuffered read: a buffered one would hold a lock that interpreter shutdown waits for.
+    while os.read(0, 1):
+        pass
+    os._exit(1)
