@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +56,8 @@ def run_child(
             stderr=story,
             env=None if env is None else {**os.environ, **env},
         )
-        assert child.stdin is not None and child.stdout is not None
+        assert child.stdin is not None
+        assert child.stdout is not None
         result: dict[str, Any] | None = None
         failure: dict[str, Any] | None = None
         try:

@@ -1,4 +1,4 @@
-"""Errors that carry the fix: every failure says what happened, where, and which command to run next.
+"""Errors that carry the fix: what happened, where, and which command to run next.
 
 Stdlib only, so that any room can raise them. The CLI is the one place that prints them
 (`hubtools.cli.errors`). Ids are stable and listed in `docs/errors.md`:

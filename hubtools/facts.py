@@ -36,7 +36,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What a value is about: a member and, when measured, its weights, dataset revision or log set."""
+    """What a value is about: a member; when measured, its weights, dataset or log set."""
 
     member: str
     weights: str = ""
@@ -112,7 +112,8 @@ class Fact:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object with the empty fields left out."""
-        return _pruned(asdict(self))
+        pruned: dict[str, Any] = _pruned(asdict(self))
+        return pruned
 
 
 def fact_from_json(data: Mapping[str, Any]) -> Fact:

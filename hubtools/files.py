@@ -83,7 +83,8 @@ def ensure_space(path: Path, need: int, what: str) -> None:
     if need > free:
         raise EnvironmentFailure(
             "HT902",
-            f"not enough disk space for {what}: {need / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free",
+            f"not enough disk space for {what}: "
+            f"{need / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free",
             where=str(path),
             next="free some space or choose another place, then run the same command again",
         )

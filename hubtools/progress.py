@@ -15,7 +15,8 @@ class Progress(Protocol):
         unit: `bytes`, `samples`, `files`, `steps`.
     """
 
-    def __call__(self, label: str, done: int, total: int | None, unit: str) -> None: ...
+    def __call__(self, label: str, done: int, total: int | None, unit: str) -> None:
+        """Report that `done` of `total` units of `label` are finished."""
 
 
 def silent(label: str, done: int, total: int | None, unit: str) -> None:
