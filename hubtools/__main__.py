@@ -1,0 +1,5 @@
+"""`python -m hubtools`."""
+
+from hubtools.cli.main import main
+
+main()

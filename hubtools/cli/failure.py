@@ -1,0 +1,172 @@
+"""How a command ends: errors printed with their fix, exit codes, crash reports."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from hubtools import __version__
+from hubtools.cli.output import Color, paint, use_color
+from hubtools.cli.text import clean, redact
+from hubtools.errors import EnvironmentFailure, ExitCode, HubtoolsError, UsageError
+
+EXTRAS = {
+    "merge": {"peft", "safetensors", "torch", "transformers", "accelerate"},
+    "eval": {"httpx"},
+    "hub": {"lz4", "multipart", "starlette", "uvicorn", "blake3"},
+}
+"""Which extra of the distribution brings an import that may be missing."""
+
+READER_GONE = 141
+"""What a shell reports for a program that a closed pipe ended (128 + SIGPIPE)."""
+
+
+class Interrupted(HubtoolsError):
+    """Ctrl-C: exit 130."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+def run(cli: click.Command, argv: Sequence[str]) -> int:
+    """Run `cli` on `argv` and return the exit code; every failure is printed here, once.
+
+    On stderr: `error[ID]: message`, the place, the details, `next:`. With `--json` also
+    `{"schema": "hubtools.error/1", "error": {…}}` on stdout.
+    """
+    try:
+        code = cli.main(list(argv), prog_name="hubtools", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except HubtoolsError as error:
+        return _report(error, argv)
+    except click.UsageError as usage:
+        return _report(_usage(usage), argv)
+    except click.ClickException as failure:
+        return _report(EnvironmentFailure("HT001", failure.format_message()), argv)
+    except (click.Abort, KeyboardInterrupt) as stop:
+        return _report(_stopped(stop), argv)
+    except Exception as bug:
+        if isinstance(bug, BrokenPipeError) and _reader_gone():
+            return READER_GONE
+        if os.environ.get("HUBTOOLS_DEBUG") == "1":
+            raise
+        return _report(_missing_extra(bug) or _crashed(bug, argv), argv)
+
+
+def show(error: HubtoolsError, color: bool) -> str:
+    """The lines a person reads, without a final newline."""
+    lines = [paint(f"error[{error.id}]: {clean(error.message)}", color)]
+    if error.where:
+        lines.append(f"  at {clean(error.where)}")
+    lines += [f"  {clean(line)}" for text in error.detail for line in text.split("\n")]
+    if error.next:
+        lines.append(f"  next: {clean(error.next)}")
+    return "\n".join(lines)
+
+
+def _report(error: HubtoolsError, argv: Sequence[str]) -> int:
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    try:
+        sys.stderr.write(show(error, use_color(_color(options), sys.stderr)) + "\n")
+        if "--json" in options:
+            value = {"schema": "hubtools.error/1", "error": error.to_json()}
+            sys.stdout.write(redact(json.dumps(value)) + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _reader_gone()
+    return int(error.exit_code)
+
+
+def _color(options: Sequence[str]) -> Color:
+    for word, value in zip(options, [*options[1:], ""], strict=True):
+        choice = value if word == "--color" else word.removeprefix("--color=")
+        if choice == "always":
+            return "always"
+        if choice == "never":
+            return "never"
+    return "auto"
+
+
+def _usage(error: click.UsageError) -> UsageError:
+    context = error.ctx
+    path = context.command_path if context is not None else "hubtools"
+    return UsageError("HT001", error.format_message(), next=f"{path} --help")
+
+
+def _stopped(stop: BaseException) -> HubtoolsError:
+    causes = (stop, stop.__cause__, stop.__context__)
+    if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
+        return Interrupted(
+            "HT004", "interrupted", next="run the same command again (finished work is kept)"
+        )
+    return EnvironmentFailure(
+        "HT005", "stopped: the answer was no", detail=("Nothing was published.",)
+    )
+
+
+def _missing_extra(bug: Exception) -> HubtoolsError | None:
+    if not isinstance(bug, ModuleNotFoundError) or bug.name is None:
+        return None
+    module = bug.name.partition(".")[0]
+    extra = next((name for name, modules in EXTRAS.items() if module in modules), None)
+    if extra is None:
+        return None
+    return EnvironmentFailure(
+        "HT006",
+        f"this command needs the Python package {module}, which is not installed",
+        detail=("Nothing was changed.",),
+        next=f"pip install 'hf-hubtools[{extra}]'",
+    )
+
+
+def _crashed(bug: Exception, argv: Sequence[str]) -> HubtoolsError:
+    what = f"{type(bug).__name__}: {str(bug).strip().partition(chr(10))[0]}"
+    return EnvironmentFailure(
+        "HT003",
+        f"hubtools has a bug ({what})",
+        detail=(_crash_report(bug, argv),),
+        next="set HUBTOOLS_DEBUG=1 and run it again to see the traceback",
+    )
+
+
+def _crash_report(bug: Exception, argv: Sequence[str]) -> str:
+    import platform
+    import traceback
+    from datetime import UTC, datetime
+
+    path = Path(".hubtools", "crash", f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.txt")
+    story = "\n".join(
+        (
+            f"hubtools {__version__}, Python {platform.python_version()}, {platform.platform()}",
+            f"command: hubtools {' '.join(argv)}",
+            "",
+            "".join(traceback.format_exception(bug)),
+        )
+    )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(redact(story), encoding="utf-8")
+    except OSError as error:
+        return f"The crash report could not be written ({error.strerror})."
+    return f"Crash report (tokens removed): {path}"
+
+
+def _reader_gone() -> bool:
+    """Whether stdout or stderr lost its reader; if so, nothing more is written there."""
+    lost = [stream for stream in (sys.stdout, sys.stderr) if _broken(stream.flush)]
+    for stream in lost:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    return bool(lost)
+
+
+def _broken(flush: Callable[[], None]) -> bool:
+    try:
+        flush()
+    except BrokenPipeError:
+        return True
+    return False
