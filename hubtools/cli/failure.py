@@ -22,6 +22,8 @@ EXTRAS = {
 }
 """Which extra of the distribution brings an import that may be missing."""
 
+CHOICES: tuple[Color, ...] = ("always", "never")
+
 READER_GONE = 141
 """What a shell reports for a program that a closed pipe ended (128 + SIGPIPE)."""
 
@@ -83,13 +85,8 @@ def _report(error: HubtoolsError, argv: Sequence[str]) -> int:
 
 
 def _color(options: Sequence[str]) -> Color:
-    for word, value in zip(options, [*options[1:], ""], strict=True):
-        choice = value if word == "--color" else word.removeprefix("--color=")
-        if choice == "always":
-            return "always"
-        if choice == "never":
-            return "never"
-    return "auto"
+    given = " ".join(options).replace("--color=", "--color ")
+    return next((choice for choice in CHOICES if f"--color {choice}" in given), "auto")
 
 
 def _usage(error: click.UsageError) -> UsageError:
