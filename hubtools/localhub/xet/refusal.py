@@ -51,9 +51,7 @@ def malformed_xorb(why: str, place: int) -> Refused:
 
 def false_xorb(claimed: str, actual: str) -> Refused:
     """HT651: the chunks of a xorb hash to another name than the one it was sent under."""
-    return Refused(
-        "HT651", f"the content of this xorb hashes to {actual}", where=f"xorb {claimed}"
-    )
+    return Refused("HT651", f"the content of this xorb hashes to {actual}", where=f"xorb {claimed}")
 
 
 def malformed_shard(why: str, place: int) -> Refused:

@@ -1,8 +1,8 @@
 """The shard format: which files an upload holds, as runs of chunks in xorbs.
 
 Pure. A header of 48 bytes, the file section and the xorb section (both in entries of 48 bytes,
-each closed by a bookend whose hash is all ones), and an optional footer, which adds nothing. Source:
-the shard page of the xet specification on the Hub's documentation.
+each closed by a bookend whose hash is all ones), and an optional footer, which adds nothing.
+Source: the shard page of the xet specification on the Hub's documentation.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from hubtools.localhub.xet.hashes import HASH_BYTES
+from hubtools.localhub.xet.hashes import HASH_BYTES, text_of
 from hubtools.localhub.xet.refusal import MAX_SHARD, malformed_shard, too_large
 
-TAG = b"HFRepoMetaData\0" + bytes.fromhex("5569676a456a7b815783a5bdd95ccdd14aa9")[:17]
+TAG = b"HFRepoMetaData\0" + bytes.fromhex("556967456a7b815783a5bdd95ccdd14aa9")
 VERSION = 2
 ENTRY_BYTES = 48
 BOOKEND = b"\xff" * HASH_BYTES
@@ -94,8 +94,8 @@ def _read_file(reader: _Entries, header: _Fields) -> FileEntry:
     proofs: list[bytes | None] = [None] * count
     if flags & WITH_VERIFICATION:
         proofs = [reader.next()[0] for _ in range(count)]
-    # The digest is kept in the byte order of hashes' text form.
-    sha256 = _sha256_text(reader.next()[0]) if flags & WITH_METADATA else None
+    # Clients write the sha256, too, in the byte order of xet hashes.
+    sha256 = text_of(reader.next()[0]) if flags & WITH_METADATA else None
     terms = tuple(
         Term(xorb, start, end, length, proof)
         for (xorb, _, length, start, end), proof in zip(segments, proofs, strict=True)
