@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -40,10 +41,21 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
     On stderr: `error[ID]: message`, the place, the details, `next:`. With `--json` also
     `{"schema": "hubtools.error/1", "error": {…}}` on stdout.
     """
+    # Not cli.main(): Click would end the process by itself, and in silence, on any EPIPE.
     try:
-        code = cli.main(list(argv), prog_name="hubtools", standalone_mode=False)
+        if instruction := os.environ.get("_HUBTOOLS_COMPLETE"):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "hubtools", "_HUBTOOLS_COMPLETE", instruction)
+        with cli.make_context("hubtools", list(argv)) as context:
+            cli.invoke(context)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return 0
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.exceptions.NoArgsIsHelpError as help_wanted:
+        click.echo(help_wanted.format_message(), err=True)
+        return int(ExitCode.USAGE)
     except HubtoolsError as error:
         return _report(error, argv)
     except click.UsageError as usage:
@@ -154,16 +166,14 @@ def _crash_report(bug: Exception, argv: Sequence[str]) -> str:
 
 
 def _reader_gone() -> bool:
-    """Whether stdout or stderr lost its reader; if so, nothing more is written there."""
-    lost = [stream for stream in (sys.stdout, sys.stderr) if _broken(stream.flush)]
-    for stream in lost:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    """Whether stdout or stderr lost its reader; if so, what is left to write goes nowhere."""
+    lost = [stream.fileno() for stream in (sys.stdout, sys.stderr) if _unread(stream.fileno())]
+    for descriptor in lost:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
     return bool(lost)
 
 
-def _broken(flush: Callable[[], None]) -> bool:
-    try:
-        flush()
-    except BrokenPipeError:
-        return True
-    return False
+def _unread(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))

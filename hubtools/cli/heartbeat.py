@@ -36,24 +36,25 @@ def _bytes(done: int, total: int | None) -> str:
 class _Teller:
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
-        self.told: dict[str, float] = {}
         self.label = ""
         self.started: dict[str, float] = {}
+        self.due: dict[str, float] = {}
+        self.ended: set[str] = set()
         self.last_word = time.monotonic()
         self.lock = threading.Lock()
 
     def __call__(self, label: str, done: int, total: int | None, unit: str) -> None:
         now = time.monotonic()
         with self.lock:
-            first = label not in self.started
             self.started.setdefault(label, now)
             self.label = label
             complete = total is not None and done >= total
-            due = now - self.told.get(label, now) >= LINE_EVERY
-            if first or due or (complete and self.told.get(label) != -1.0):
-                self.told[label] = -1.0 if complete else now
+            if label not in self.ended and (complete or now >= self.due.get(label, now)):
+                self.due[label] = now + LINE_EVERY
                 self.last_word = now
                 self.note(f"· {label}  {amount(done, total, unit)}")
+            if complete:
+                self.ended.add(label)
 
     def beat(self) -> None:
         now = time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_TOKEN = re.compile(r"\bhf_(?:oauth_|jwt_|app_)?[A-Za-z0-9._-]{8,}")
+_TOKEN = re.compile(r"\bhf_(?:(?:oauth|jwt|app)_[A-Za-z0-9._-]{16,}|[A-Za-z0-9]{16,})")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}")
 _URL_USER = re.compile(r"(?i)\b(https?://)[^\s/@]+@")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
