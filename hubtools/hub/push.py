@@ -1,0 +1,274 @@
+"""Send the files of a repo first, then commit them in one step.
+
+The client's own `create_commit` is not repeated when an answer is lost. Here a doubtful answer
+leads to a look at the history: the commit landed, or nothing happened, or somebody else was there.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hubtools.errors import EnvironmentFailure, RemoteMovedError
+from hubtools.hub.diff import same_content
+from hubtools.hub.model import CommitResult, LocalFile, RepoType
+from hubtools.hub.network import (
+    AGAIN,
+    asked_wait,
+    call,
+    explain,
+    passing,
+    status_of,
+    translated,
+)
+from hubtools.hub.remote import list_files, read_head
+from hubtools.hub.session import Session
+from hubtools.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+    from huggingface_hub.hf_api import GitCommitInfo
+
+BATCH_BYTES = 256 << 20
+BATCH_FILES = 200
+_STALE = 412
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """Files whose content the Hub already has, waiting for their commit."""
+
+    repo: str
+    repo_type: RepoType
+    files: tuple[LocalFile, ...]
+    operations: tuple[CommitOperationAdd, ...] = field(repr=False)
+
+
+def ensure_repo(session: Session, repo: str, repo_type: RepoType = "model") -> bool:
+    """Create the repo, private, unless it is there.
+
+    Returns:
+        Whether it was created now. An existing repo is left as it is.
+
+    Raises:
+        AuthError, EnvironmentFailure: as for `read_remote`.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
+
+    session.require_token()
+    if read_head(session, repo, repo_type) is not None:
+        return False
+
+    def create() -> bool:
+        try:
+            session.api.create_repo(repo, repo_type=repo_type, visibility="private")
+        except HfHubHTTPError as error:
+            if status_of(error) == 409:
+                return False
+            raise
+        return True
+
+    return call(session, "creating the repo", create, repo=repo)
+
+
+def preupload(
+    session: Session,
+    repo: str,
+    files: Sequence[LocalFile],
+    progress: Progress = silent,
+    *,
+    repo_type: RepoType = "model",
+) -> PreparedCommit:
+    """Send the content of `files`; nothing becomes visible until `commit`.
+
+    What the Hub already has is not sent again, so a broken run goes on where it stopped. Progress
+    is told in bytes after each file (small ones in batches).
+
+    Raises:
+        EnvironmentFailure: HT306 no Xet storage, HT319 connection broke off, HT322 a file changed.
+        AuthError: HT303, HT304.
+    """
+    from huggingface_hub import CommitOperationAdd
+
+    total, done = sum(file.size for file in files), 0
+    label = f"upload {repo}"
+    operations: list[CommitOperationAdd] = []
+    for batch in _batches(files):
+        progress(label, done, total, "bytes")
+        with translated(session, "sending files", repo=repo):
+            adds = []
+            for file in batch:
+                _unchanged(file)
+                add = CommitOperationAdd(file.path, file.source)
+                add.upload_info.sha256 = bytes.fromhex(file.sha256)  # known: spares a second read
+                adds.append(add)
+            session.api.preupload_lfs_files(
+                repo,
+                adds,
+                repo_type=repo_type,
+                free_memory=False,
+                gitignore_content="",  # a .gitignore on the Hub must not thin out a release
+            )
+        operations += adds
+        done += sum(file.size for file in batch)
+    progress(label, done, total, "bytes")
+    return PreparedCommit(repo, repo_type, tuple(files), tuple(operations))
+
+
+def commit(
+    session: Session,
+    prepared: PreparedCommit,
+    *,
+    parent: str | None,
+    message: str,
+    delete: Sequence[str] = (),
+    description: str = "",
+) -> CommitResult:
+    """Make exactly one commit on top of `parent`, whatever happens to the answers.
+
+    Args:
+        session: the Hub.
+        prepared: what `preupload` returned.
+        parent: head of `main` that the plan was made on; None only for a repo without a commit.
+        message: first line of the commit message.
+        delete: paths to remove in the same commit.
+        description: further lines.
+
+    Raises:
+        RemoteMovedError: HT301, somebody else committed; nothing was pushed.
+        CheckError: HT310 the Hub refuses the content, HT316 the README's metadata.
+        EnvironmentFailure: HT307, HT309, HT319 when patience ends.
+    """
+    doing = "committing"
+    for wait in session.patience.waits():
+        try:
+            return _create(session, prepared, parent, message, delete, description)
+        except Exception as error:
+            if not passing(error) and status_of(error) != _STALE:
+                raise explain(session, error, doing, prepared.repo) from error
+            landed = _look(session, prepared, parent, message, delete)
+            if landed is not None:
+                return landed
+            if wait is None:
+                raise explain(session, error, doing, prepared.repo) from error
+            time.sleep(asked_wait(session, error, wait))
+    raise AssertionError("waits() ends with None")
+
+
+def _create(
+    session: Session,
+    prepared: PreparedCommit,
+    parent: str | None,
+    message: str,
+    delete: Sequence[str],
+    description: str,
+) -> CommitResult:
+    from huggingface_hub import CommitOperationDelete
+
+    operations: list[Any] = [CommitOperationDelete(path, is_folder=False) for path in delete]
+    operations += prepared.operations
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # metadata warnings: preflight shows them
+        info = session.api.create_commit(
+            prepared.repo,
+            operations,
+            commit_message=message,
+            commit_description=description,
+            repo_type=prepared.repo_type,
+            parent_commit=parent,
+        )
+    return CommitResult(info.oid, str(info.commit_url), already=False)
+
+
+def _look(
+    session: Session,
+    prepared: PreparedCommit,
+    parent: str | None,
+    message: str,
+    delete: Sequence[str],
+) -> CommitResult | None:
+    """What became of a commit without an answer: the result, or None when nothing happened.
+
+    Raises:
+        RemoteMovedError: HT301 when the commit on top of `parent` is not ours.
+    """
+    repo, kind = prepared.repo, prepared.repo_type
+    history = call(
+        session,
+        "reading the history",
+        lambda: session.api.list_repo_commits(repo, repo_type=kind),
+        repo=repo,
+    )
+    newer = _newer(history, parent)
+    if not newer:
+        return None
+    first = newer[-1]  # the one that was made on top of `parent`
+    if first.title == message and _holds(session, prepared, first.commit_id, delete):
+        prefix = "datasets/" if kind == "dataset" else ""
+        url = f"{session.endpoint}/{prefix}{repo}/commit/{first.commit_id}"
+        return CommitResult(first.commit_id, url, already=True)
+    raise moved(session, repo, parent, newer[0])
+
+
+def _newer(history: Sequence[GitCommitInfo], parent: str | None) -> list[GitCommitInfo]:
+    """Commits after `parent`, newest first; all of them when `parent` is not in the history."""
+    newer = []
+    for entry in history:
+        if entry.commit_id == parent:
+            break
+        newer.append(entry)
+    return newer
+
+
+def _holds(
+    session: Session, prepared: PreparedCommit, revision: str, delete: Sequence[str]
+) -> bool:
+    there = list_files(session, prepared.repo, prepared.repo_type, revision)
+    return all(f.path in there and same_content(f, there[f.path]) for f in prepared.files) and not (
+        set(delete) & there.keys()
+    )
+
+
+def moved(session: Session, repo: str, parent: str | None, now: GitCommitInfo) -> RemoteMovedError:
+    """HT301, naming who was there and what they did."""
+    who = ", ".join(now.authors) or "somebody"
+    title = session.redact(now.title)
+    return RemoteMovedError(
+        "HT301",
+        f"remote moved since the plan: {repo}",
+        where=repo,
+        detail=(
+            f'planned on main@{(parent or "none")[:7]}, now {now.commit_id[:7]} "{title}" '
+            f"({now.created_at:%Y-%m-%d %H:%M} UTC, by {who})",
+            "Nothing was pushed to this repo.",
+        ),
+        next=f"hubtools plan (shows the new difference), then {AGAIN}",
+    )
+
+
+def _unchanged(file: LocalFile) -> None:
+    size = file.source.stat().st_size
+    if size != file.size:
+        raise EnvironmentFailure(
+            "HT322",
+            f"{file.path} changed after it was sealed: {file.size} bytes then, {size} now",
+            where=str(file.source),
+            detail=("Nothing was committed to this repo.",),
+            next=AGAIN,
+        )
+
+
+def _batches(files: Sequence[LocalFile]) -> Iterator[list[LocalFile]]:
+    batch: list[LocalFile] = []
+    size = 0
+    for file in files:
+        if batch and (size + file.size > BATCH_BYTES or len(batch) == BATCH_FILES):
+            yield batch
+            batch, size = [], 0
+        batch.append(file)
+        size += file.size
+    if batch:
+        yield batch
