@@ -111,10 +111,10 @@ def _stopped(stop: BaseException) -> HubtoolsError:
     causes = (stop, stop.__cause__, stop.__context__)
     if any(isinstance(cause, KeyboardInterrupt) for cause in causes):
         return Interrupted(
-            "HT004", "interrupted", next="run the same command again (finished work is kept)"
+            "HT991", "interrupted", next="run the same command again (finished work is kept)"
         )
     return EnvironmentFailure(
-        "HT005", "stopped: the answer was no", detail=("Nothing was published.",)
+        "HT992", "stopped: the answer was no", detail=("Nothing was published.",)
     )
 
 
@@ -126,7 +126,7 @@ def _missing_extra(bug: Exception) -> HubtoolsError | None:
     if extra is None:
         return None
     return EnvironmentFailure(
-        "HT006",
+        "HT993",
         f"this command needs the Python package {module}, which is not installed",
         detail=("Nothing was changed.",),
         next=f"pip install 'hf-hubtools[{extra}]'",
@@ -136,7 +136,7 @@ def _missing_extra(bug: Exception) -> HubtoolsError | None:
 def _crashed(bug: Exception, argv: Sequence[str]) -> HubtoolsError:
     what = f"{type(bug).__name__}: {str(bug).strip().partition(chr(10))[0]}"
     return EnvironmentFailure(
-        "HT003",
+        "HT990",
         f"hubtools has a bug ({what})",
         detail=(_crash_report(bug, argv),),
         next="set HUBTOOLS_DEBUG=1 and run it again to see the traceback",

@@ -125,7 +125,7 @@ def test_a_bug_leaves_a_report_without_tokens(
     problem = ValueError(f"secret {TOKEN}\nAuthorization: Bearer abcdefghijkl")
     assert ending(problem, []) == 1
     err = capsys.readouterr().err
-    assert err.startswith("error[HT003]: hubtools has a bug (ValueError: secret hf_[redacted])\n")
+    assert err.startswith("error[HT990]: hubtools has a bug (ValueError: secret hf_[redacted])\n")
     (report,) = (tmp_path / ".hubtools" / "crash").iterdir()
     assert f".hubtools/crash/{report.name}" in err
     text = report.read_text()
@@ -155,7 +155,7 @@ def test_a_missing_extra_is_named(capsys: Captured) -> None:
     problem = ModuleNotFoundError("No module named 'peft'", name="peft.tuners")
     assert ending(problem, []) == 1
     err = capsys.readouterr().err
-    assert err.startswith("error[HT006]: this command needs the Python package peft")
+    assert err.startswith("error[HT993]: this command needs the Python package peft")
     assert "next: pip install 'hf-hubtools[merge]'" in err
 
 
@@ -218,7 +218,7 @@ def test_a_broken_connection_is_not_taken_for_a_closed_pipe(tmp_path: Path) -> N
     )
     _, err = child.communicate()
     assert child.returncode == 1
-    assert "HT003" in err
+    assert "HT990" in err
 
 
 def test_ctrl_c_says_so_and_exits_130() -> None:
@@ -232,7 +232,7 @@ def test_ctrl_c_says_so_and_exits_130() -> None:
     _, err = child.communicate(timeout=20)
     assert child.returncode == 130
     assert err.strip() == (
-        "error[HT004]: interrupted\n  next: run the same command again (finished work is kept)"
+        "error[HT991]: interrupted\n  next: run the same command again (finished work is kept)"
     )
 
 

@@ -237,4 +237,4 @@ def test_confirm_on_a_terminal(on_terminal: Callable, typed: str, code: int) -> 
     screen = on_terminal(program, typed=typed)
     assert screen.code == code
     assert ("pushed" in screen.text) == (code == 0)
-    assert ("HT005" in screen.text) == (code == 1)
+    assert ("HT992" in screen.text) == (code == 1)
