@@ -8,6 +8,7 @@ range, as on the real Hub, because the client sends no token there.
 from __future__ import annotations
 
 import hmac
+import logging
 import re
 import secrets
 import time
@@ -40,6 +41,7 @@ from hubtools.localhub.xet.xorb import Chunk
 
 TICKET_SECONDS = 3600
 
+_log = logging.getLogger(__name__)
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 TokenOk = Callable[[str, bool], bool]
@@ -176,6 +178,8 @@ _NEXT_FILE = "ask for the file again through the Hub's resolve URL"
 
 
 def _failure(error: HubtoolsError, status: int) -> Response:
+    # The client shows its user the status alone: the reason must be in the server's log.
+    _log.warning("%s; next: %s", error, error.next)
     return JSONResponse({"error": error.to_json()}, status_code=status)
 
 

@@ -36,12 +36,10 @@ def take_xorb(store: XetStore, name: bytes, scratch: Path) -> bool:
     """
     if scratch.stat().st_size == 0:
         raise malformed_xorb("it is empty", 0)
-    with (
-        scratch.open("rb") as stream,
-        mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as body,
-        memoryview(body) as view,
-    ):
-        chunks = list(read_chunks(view))
+    with scratch.open("rb") as stream:
+        # Not closed by hand: the traceback of a refusal may still hold a slice of it.
+        body = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    chunks = list(read_chunks(memoryview(body)))
     actual = xorb_hash([(chunk.hash, chunk.raw) for chunk in chunks])
     if actual != name:
         raise false_xorb(text_of(name), text_of(actual))
@@ -88,8 +86,7 @@ def _rebuild(store: XetStore, objects: ObjectStore, entry: FileEntry) -> bool:
     assert entry.sha256 is not None
     # A client that gave up waiting sends its shard again: the second one waits here.
     with store.lock(entry.hash):
-        known = store.file(entry.hash)
-        if known is not None and known.sha256 == entry.sha256 and objects.has(entry.sha256):
+        if store.has_file(entry.hash, entry.sha256) and objects.has(entry.sha256):
             return False
         writer = objects.begin()
         try:

@@ -44,7 +44,8 @@ def plan_range(terms: Sequence[Term], chunks_of: ChunksOf, start: int, end: int)
         terms: the whole file, in order.
         chunks_of: chunk lists of its xorbs.
         start: first byte wanted, at least 0.
-        end: the byte after the last wanted one, at most the size of the file.
+        end: the byte after the last wanted one: more than `start` (0 for an empty file), at most
+            the size of the file.
     """
     picked: list[Term] = []
     skip = 0

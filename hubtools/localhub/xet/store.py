@@ -129,6 +129,12 @@ class XetStore:
         )
         return FileRecord(data["sha256"], data["size"], terms)
 
+    def has_file(self, name: bytes, sha256: str) -> bool:
+        """Whether this file is on record and can be found by its sha256."""
+        record = self.file(name)
+        known = self._place("sha256", sha256).is_file()
+        return record is not None and record.sha256 == sha256 and known
+
     def add_file(self, name: bytes, record: FileRecord) -> None:
         """Record a file whose content is in the object store; the caller holds its `lock`.
 
