@@ -128,6 +128,8 @@ def explain(session: Session, error: Exception, doing: str, repo: str = "") -> E
         return no_xet(session, repo)
     if "TransportError" in kinds or isinstance(error, ConnectionError | TimeoutError):
         return broken_off(session, doing, repo, str(error))
+    if isinstance(error, ValueError) and "Invalid metadata in README.md" in str(error):
+        return bad_metadata(session, repo, str(error))
     if isinstance(error, RuntimeError | ValueError | OSError) and isinstance(
         error.__cause__, Exception
     ):
@@ -228,6 +230,17 @@ def refused(session: Session, doing: str, repo: str, why: str) -> CheckError:
         where=repo or session.endpoint,
         detail=(_clip(session.redact(why)),),
         next="correct what the Hub names above, then run the same command again",
+    )
+
+
+def bad_metadata(session: Session, repo: str, why: str) -> CheckError:
+    """HT316: the Hub does not accept the README's front matter."""
+    return CheckError(
+        "HT316",
+        "the Hub refuses the README's metadata",
+        where=repo,
+        detail=(_clip(session.redact(why)), "Nothing was committed to this repo."),
+        next="correct the front matter (the manifest or prose it comes from), then: hubtools plan",
     )
 
 

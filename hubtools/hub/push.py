@@ -149,7 +149,10 @@ def commit(
         except Exception as error:
             if not passing(error) and status_of(error) != _STALE:
                 raise explain(session, error, doing, prepared.repo) from error
-            landed = _look(session, prepared, parent, message, delete)
+            try:
+                landed = _look(session, prepared, parent, delete)
+            except EnvironmentFailure:  # the Hub is away: look again after the wait
+                landed = None
             if landed is not None:
                 return landed
             if wait is None:
@@ -187,7 +190,6 @@ def _look(
     session: Session,
     prepared: PreparedCommit,
     parent: str | None,
-    message: str,
     delete: Sequence[str],
 ) -> CommitResult | None:
     """What became of a commit without an answer: the result, or None when nothing happened.
@@ -206,7 +208,7 @@ def _look(
     if not newer:
         return None
     first = newer[-1]  # the one that was made on top of `parent`
-    if first.title == message and _holds(session, prepared, first.commit_id, delete):
+    if _holds(session, prepared, first.commit_id, delete):
         prefix = "datasets/" if kind == "dataset" else ""
         url = f"{session.endpoint}/{prefix}{repo}/commit/{first.commit_id}"
         return CommitResult(first.commit_id, url, already=True)
