@@ -81,6 +81,7 @@ def run_child(
             if sys.exc_info()[0] is not None:
                 child.terminate()
             child.wait()
+            child.stdout.close()
     if failure is not None:
         raise rebuilt_error(failure)
     if child.returncode != 0 or result is None:
