@@ -1,6 +1,6 @@
-"""What a card is made of: plain values, filled by the release from the manifest, the store and facts.
+"""What a card is made of: plain values, filled by the release from manifest, store and facts.
 
-Nothing here is formatted yet. `view.py` decides what is shown and how, the templates only place it.
+Nothing here is formatted yet. `view.py` decides what is shown and how; the templates place it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,144 @@
+"""The teacher section: what the logs, the author, or nobody says about the data. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from hubtools.card.model import CardInput
+from hubtools.card.rules import in_family
+from hubtools.card.tables import Table
+from hubtools.card.text import Markdown, as_given, code, escape, sha8
+
+
+@dataclass(frozen=True)
+class TeacherView:
+    """Sentences, then a table per role, or neither when there is nothing to say."""
+
+    sentences: tuple[str, ...]
+    table: Table | None
+
+
+def teacher(card: CardInput) -> TeacherView:
+    """What is known about the teacher, by provenance status."""
+    if card.provenance.status == "logs" and card.provenance.verdict is not None:
+        return _from_logs(card, card.provenance.verdict)
+    if card.provenance.status == "reported":
+        return _from_report(card)
+    reason = card.provenance.reason or "no reason was given"
+    said = f"No teacher is named, and no teacher logs were checked: {escape(reason).rstrip('.')}."
+    return TeacherView((Markdown(said),), None)
+
+
+def _from_logs(card: CardInput, verdict: Mapping[str, Any]) -> TeacherView:
+    rows = [
+        (
+            role,
+            _names(found.get("requested", {})),
+            _names(found.get("reported", {})),
+            f"{found.get('k', 0)}/{found.get('n', 0)}",
+            str(found.get("verdict", "")),
+        )
+        for role, found in verdict.get("roles", {}).items()
+    ]
+    label = card.provenance.label
+    sentences: list[str] = []
+    if label:
+        sentences.append(Markdown(f"Teacher, as far as the logs carry it: {code(label)}."))
+    if card.provenance.paragraph:
+        sentences.append(escape(card.provenance.paragraph))
+    grade = f", grade {escape(verdict['grade'])}" if verdict.get("grade") else ""
+    sentences.append(Markdown(f"Verdict: **{escape(verdict.get('verdict', 'none'))}**{grade}."))
+    window = _window(verdict.get("created") or {})
+    if window:
+        sentences.append(escape(f"The responses say they were created {window}."))
+    table = Table(
+        columns=("Role", "Requested", "Reported in responses", "k/n", "Verdict"),
+        rows=tuple(rows),
+        notes=tuple(_log_notes(verdict)),
+    )
+    return TeacherView(tuple(sentences), table if rows else None)
+
+
+def _names(counts: Mapping[str, int]) -> str:
+    """Model names with their counts; the count is left out when there is one name."""
+    if not counts:
+        return "not recorded"
+    if len(counts) == 1:
+        return code(next(iter(counts)))
+    return Markdown(", ".join(f"{code(name)} × {count}" for name, count in counts.items()))
+
+
+def _window(created: Mapping[str, Any]) -> str:
+    first, last = _day(created.get("from")), _day(created.get("to"))
+    if not first or not last:
+        return ""
+    return f"on {first}" if first == last else f"from {first} to {last}"
+
+
+def _day(moment: Any) -> str:
+    """A UTC day from epoch seconds or from an ISO text; empty when there is none."""
+    if isinstance(moment, int | float) and not isinstance(moment, bool):
+        return datetime.fromtimestamp(moment, UTC).date().isoformat()
+    return str(moment)[:10] if moment else ""
+
+
+def _log_notes(verdict: Mapping[str, Any]) -> list[str]:
+    files = verdict.get("files", [])
+    notes: list[str] = []
+    if files:
+        named = ", ".join(
+            f"{code(f['path'])} (sha256 {code(sha8(f['sha256']))})" for f in files[:5]
+        )
+        more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        notes.append(Markdown(f"Source: {named}{more}."))
+    bad = len(verdict.get("bad_lines", []))
+    if bad:
+        notes.append(f"At least {bad} lines could not be read as responses; they are not counted.")
+    return [*notes, *(str(note) for note in verdict.get("notes", []))]
+
+
+def _from_report(card: CardInput) -> TeacherView:
+    facts = [f for f in card.facts.with_prefix("teacher") if in_family(card, f)]
+    said = card.provenance.reason
+    sentences: list[str] = [
+        Markdown(
+            "What follows is the author's statement; the raw logs were not available for this"
+            f" card, so it is not verified here.{' ' + escape(said) if said else ''}"
+        )
+    ]
+    roles: dict[str, dict[str, Any]] = {}
+    for fact in facts:
+        parts = fact.id.split(".")
+        if len(parts) == 3:
+            roles.setdefault(parts[1], {})[parts[2]] = fact
+    rows = []
+    for role, found in roles.items():
+        requested, reported = found.get("requested"), found.get("reported")
+        count = (
+            f"{reported.k}/{reported.n}" if reported and reported.k is not None else "not stated"
+        )
+        rows.append(
+            (
+                role.replace("_", " "),
+                code(requested.value) if requested else "not stated",
+                code(reported.value) if reported else "not stated",
+                count,
+            )
+        )
+    notes = [f"Reported in {quote}." for quote in dict.fromkeys(f.source.quote for f in facts)]
+    table = Table(
+        columns=("Role", "Requested", "Reported in responses", "k/n"),
+        rows=tuple(rows),
+        notes=tuple(notes),
+    )
+    return TeacherView(tuple(sentences), table if rows else None)
+
+
+def fact_value(fact: Any) -> str:
+    """A training or data fact as a cell."""
+    values = fact.value if isinstance(fact.value, list | tuple) else (fact.value,)
+    shown = ", ".join(as_given(fact, value) for value in values)
+    return f"{shown} {fact.unit}".strip() if fact.unit != "proportion" else shown
