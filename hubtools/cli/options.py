@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
-from hubtools.cli.output import Output
+from hubtools.cli.output import Color, Output
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -19,7 +19,7 @@ def output_options(function: Function) -> Function:
         click.option(
             "--color",
             type=click.Choice(["auto", "always", "never"]),
-            default="auto",
+            default=None,
             help="Colour the output (NO_COLOR and FORCE_COLOR are honoured).",
         ),
         click.option("-q", "--quiet", is_flag=True, help="Print data only."),
@@ -36,12 +36,14 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @wraps(function)
-    def command(*args: Any, json: bool, quiet: bool, color: str, **kwargs: Any) -> Any:
+    def command(*args: Any, json: bool, quiet: bool, color: str | None, **kwargs: Any) -> Any:
+        from hubtools.settings import resolve  # 6 ms that --help need not spend
+
         before = click.get_current_context().find_root().params
         output = Output(
             json=json or bool(before.get("json")),
             quiet=quiet or bool(before.get("quiet")),
-            color=color if color != "auto" else before.get("color", "auto"),  # type: ignore[arg-type]
+            color=cast(Color, resolve({"color": color or before.get("color")}).color),
         )
         return function(*args, output=output, **kwargs)
 

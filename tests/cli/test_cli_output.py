@@ -7,13 +7,17 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
+import click
 import pytest
 from cli_support import HEAVY, clean_env
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubtools.cli import heartbeat
+from hubtools.cli.options import with_output
 from hubtools.cli.output import Output, paint, use_color
 from hubtools.cli.text import cell, clean, redact
 from hubtools.errors import UsageError
@@ -105,6 +109,36 @@ def test_colour_precedence(
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     assert use_color(choice, sys.__stdout__) is expected  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "expected"),
+    [
+        ([], {}, "auto"),
+        ([], {"HUBTOOLS_COLOR": "never"}, "never"),
+        (["--color", "always"], {"HUBTOOLS_COLOR": "never"}, "always"),
+        (["--color", "auto"], {"HUBTOOLS_COLOR": "never"}, "auto"),
+    ],
+)
+def test_the_colour_setting_reaches_commands(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    env: dict[str, str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    seen: list[str] = []
+
+    @click.command("go")
+    @with_output
+    def go(output: Output) -> None:
+        seen.append(output.color)
+
+    result = CliRunner().invoke(go, argv, env=env)
+    assert result.exit_code == 0
+    assert seen == [expected]
 
 
 def test_paint_adds_colour_and_takes_no_words() -> None:
