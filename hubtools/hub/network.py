@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError, UsageError
 from hubtools.hub.session import Session, no_token
@@ -38,7 +38,7 @@ def call(session: Session, doing: str, work: Callable[[], T], *, repo: str = "")
             return work()
         except Exception as error:
             if wait is None or not passing(error) or never_sent(error):
-                raise explain(session, error, doing, repo) from error
+                raise_explained(session, error, doing, repo)
             time.sleep(asked_wait(session, error, wait))
     raise AssertionError("waits() ends with None")
 
@@ -49,7 +49,15 @@ def translated(session: Session, doing: str, *, repo: str = "") -> Iterator[None
     try:
         yield
     except Exception as error:
-        raise explain(session, error, doing, repo) from error
+        raise_explained(session, error, doing, repo)
+
+
+def raise_explained(session: Session, error: Exception, doing: str, repo: str) -> NoReturn:
+    """Raise what `explain` makes of `error`; the original, unredacted, is not chained to it."""
+    told = explain(session, error, doing, repo)
+    if told is error:
+        raise error
+    raise told from None
 
 
 def status_of(error: BaseException) -> int | None:

@@ -19,8 +19,8 @@ from hubtools.hub.network import (
     AGAIN,
     asked_wait,
     call,
-    explain,
     passing,
+    raise_explained,
     status_of,
     translated,
 )
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
     from huggingface_hub.hf_api import GitCommitInfo
 
-BATCH_BYTES = 256 << 20
+BATCH_BYTES = 64 << 20
 BATCH_FILES = 200
 _STALE = 412
 
@@ -148,7 +148,7 @@ def commit(
             return _create(session, prepared, parent, message, delete, description)
         except Exception as error:
             if not passing(error) and status_of(error) != _STALE:
-                raise explain(session, error, doing, prepared.repo) from error
+                raise_explained(session, error, doing, prepared.repo)
             try:
                 landed = _look(session, prepared, parent, delete)
             except EnvironmentFailure:  # the Hub is away: look again after the wait
@@ -156,7 +156,7 @@ def commit(
             if landed is not None:
                 return landed
             if wait is None:
-                raise explain(session, error, doing, prepared.repo) from error
+                raise_explained(session, error, doing, prepared.repo)
             time.sleep(asked_wait(session, error, wait))
     raise AssertionError("waits() ends with None")
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 HUB = "https://huggingface.co"
 _TIMEOUTS = (20.0, 300.0, 300.0, 300.0)  # seconds: connect, read, write, pool
-_SECRET = re.compile(r"\bhf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )\S+|(?<=://)[^/\s@]+(?=@)")
+_SECRET = re.compile(r"\bhf_[A-Za-z0-9]{8,}|(?<=[Bb]earer )[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)")
 
 
 @dataclass(frozen=True, slots=True)

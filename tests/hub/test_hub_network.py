@@ -1,0 +1,157 @@
+"""Every way a Hub can fail becomes one error with an id and what to do; never a token."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import traceback
+
+import pytest
+from hub_servers import TOKEN, Canned
+
+from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError, UsageError
+from hubtools.hub.network import call, explain
+from hubtools.hub.remote import read_remote
+from hubtools.hub.session import Patience, Session, connect
+
+QUICK = Patience(attempts=3, base=0.01, cap=0.05)
+WHO = (200, {}, b'{"name": "ann", "auth": {"accessToken": {"role": "write"}}}')
+
+
+def session(url: str, token: str = TOKEN) -> Session:
+    return connect(url, token=token, patience=QUICK)
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "id", "kind", "tries"),
+    [
+        (401, {}, "HT303", AuthError, 1),
+        (403, {"X-Error-Message": "no write"}, "HT304", AuthError, 1),
+        (400, {"X-Error-Message": "bad"}, "HT310", CheckError, 1),
+        (418, {}, "HT310", CheckError, 1),
+        (429, {"RateLimit": '"api";r=0;t=0'}, "HT309", EnvironmentFailure, 3),
+        (500, {}, "HT309", EnvironmentFailure, 3),
+        (503, {"Retry-After": "0"}, "HT309", EnvironmentFailure, 3),
+    ],
+)
+def test_an_answer_that_is_no_success(
+    canned: Canned,
+    status: int,
+    headers: dict[str, str],
+    id: str,
+    kind: type[HubtoolsError],
+    tries: int,
+) -> None:
+    canned.answers = [(status, headers, b"{}")]
+    with pytest.raises(kind) as caught:
+        session(canned.url).whoami()
+    assert caught.value.id == id
+    assert caught.value.where == canned.url
+    assert caught.value.next
+    assert len(canned.seen) == tries
+
+
+def test_a_busy_hub_is_asked_again_and_its_wish_is_honoured(canned: Canned) -> None:
+    canned.answers = [(503, {}, b""), None, WHO]
+    assert session(canned.url).whoami().name == "ann"
+    assert len(canned.seen) == 3
+
+
+def test_a_line_that_always_breaks_ends_with_what_to_do(canned: Canned) -> None:
+    canned.answers = [None]
+    with pytest.raises(EnvironmentFailure) as caught:
+        session(canned.url).whoami()
+    assert caught.value.id == "HT319"
+    assert len(canned.seen) == 3
+
+
+def test_a_hub_that_is_not_there_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(EnvironmentFailure) as caught:
+        connect(url, token=TOKEN).whoami()  # the default patience would be half a minute
+    error = caught.value
+    assert (error.id, error.message) == ("HT307", f"no Hub answers at {url}")
+    assert "Connection refused" in error.detail[0]
+
+
+def test_no_token_is_told_before_anything_is_sent(
+    canned: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(AuthError) as caught:
+        connect(canned.url).whoami()
+    assert caught.value.id == "HT302"
+    assert canned.seen == []
+
+
+def test_anonymous_and_refused_are_told_apart(
+    canned: Canned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    canned.answers = [(401, {"X-Error-Code": "RepoNotFound"}, b"{}")]
+    with pytest.raises(AuthError) as caught:
+        read_remote(connect(canned.url), "ann/m")
+    assert caught.value.id == "HT302"
+
+
+def test_a_repo_that_is_not_there_is_no_error(canned: Canned) -> None:
+    canned.answers = [(404, {"X-Error-Code": "RepoNotFound"}, b"{}")]
+    remote = read_remote(session(canned.url), "ann/m")
+    assert (remote.exists, remote.head, remote.files) == (False, None, {})
+
+
+def test_the_token_is_in_no_message_and_no_traceback(canned: Canned) -> None:
+    told = f"the token {TOKEN} (Bearer {TOKEN}) is stale"
+    canned.answers = [(403, {"X-Error-Message": told}, b"{}")]
+    with pytest.raises(AuthError) as caught:
+        session(canned.url).whoami()
+    assert "the token [token] (Bearer [token]) is stale" in caught.value.detail[0]
+    assert TOKEN not in str(caught.value.to_json())
+    assert TOKEN not in "".join(traceback.format_exception(caught.value))
+    assert TOKEN not in repr(session(canned.url))
+
+
+def test_a_token_of_another_shape_is_redacted_too() -> None:
+    here = session("http://me:sesame@127.0.0.1:1", token="plain-token")
+    assert here.redact("plain-token http://me:sesame@x Bearer abc hf_0123456789") == (
+        "[token] http://[token]@x Bearer [token] [token]"
+    )
+
+
+@pytest.mark.parametrize("url", ["hub.example", "ftp://hub.example", "http://", "/tmp/hub"])
+def test_an_endpoint_that_is_no_url(url: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        connect(url, token=TOKEN)
+    assert caught.value.id == "HT321"
+
+
+def test_what_the_storage_client_raises() -> None:
+    here = session("http://127.0.0.1:1")
+    no_xet = ConnectionError(
+        "Network error: Request error: HTTP status client error (404 Not Found), "
+        "domain: http://127.0.0.1:1/api/models/a/b/xet-write-token/main"
+    )
+    gone = ConnectionError("Network error: connection closed before message completed")
+    wrapped = RuntimeError("Error while uploading 'x' to the Hub.")
+    wrapped.__cause__ = no_xet
+    missing = FileNotFoundError(errno.ENOENT, "No such file", "m.safetensors")
+    ids = [getattr(explain(here, e, "sending", "a/b"), "id", "") for e in (no_xet, gone, wrapped)]
+    assert ids == ["HT306", "HT319", "HT306"]
+    lost = explain(here, missing, "sending", "a/b")
+    assert isinstance(lost, EnvironmentFailure)
+    assert (lost.id, lost.where) == ("HT322", "m.safetensors")
+
+
+def test_a_bug_stays_a_bug() -> None:
+    def broken() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(KeyError) as caught:
+        call(session("http://127.0.0.1:1"), "working", broken)
+    assert "broken" in "".join(traceback.format_tb(caught.tb))
+
+
+def test_waits_double_up_to_the_cap_and_end() -> None:
+    assert list(Patience(attempts=6, base=1, cap=5).waits()) == [1, 2, 4, 5, 5, None]
