@@ -1,0 +1,1 @@
+"""What a checkpoint directory is, whether it loads and talks; adapters merged into their base."""

@@ -1,0 +1,159 @@
+"""adapter_config.json: what kind of adapter this is, and whether its merge is plain arithmetic."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.jsonfile import read_object
+from hubtools.errors import CheckError
+
+CONFIG = "adapter_config.json"
+WEIGHTS = "adapter_model.safetensors"
+
+# Fields of LoraConfig that say nothing about the arithmetic, or that the formula below honours.
+_HARMLESS = frozenset({
+    "task_type", "peft_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
+    "inference_mode", "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout",
+    "use_rslora", "init_lora_weights", "layers_to_transform", "layers_pattern", "rank_pattern",
+    "alpha_pattern", "megatron_core", "eva_config", "qalora_group_size", "runtime_config",
+})  # fmt: skip
+_SAME_BASE_STARTS = (True, False, "true", "gaussian", "eva", "orthogonal")
+_NAMES = {
+    "use_dora": "DoRA",
+    "lora_bias": "LoRA with a bias of its own",
+    "modules_to_save": "modules trained whole (modules_to_save)",
+    "layer_replication": "replicated layers",
+    "target_parameters": "LoRA on expert parameters (target_parameters)",
+    "trainable_token_indices": "trained token rows",
+    "fan_in_fan_out": "transposed layers (fan_in_fan_out)",
+    "use_qalora": "QA-LoRA",
+    "alora_invocation_tokens": "activated LoRA",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AdapterConfig:
+    """An adapter_config.json.
+
+    Args:
+        path: the file.
+        peft_type: for example `LORA`.
+        rank, alpha: global values; 0 when the type has none.
+        base, revision: the base model the trainer wrote down; `base` may be a local path.
+        fields: the whole file.
+    """
+
+    path: Path
+    peft_type: str
+    rank: int
+    alpha: float
+    rslora: bool
+    target_modules: tuple[str, ...]
+    base: str
+    revision: str
+    fields: Mapping[str, Any] = field(repr=False, compare=False)
+
+    def rank_of(self, module: str) -> int:
+        """Rank of the module at this path inside the model, as PEFT looks it up."""
+        return int(_first_match(self.fields.get("rank_pattern"), module, self.rank))
+
+    def scaling_of(self, module: str) -> float:
+        """Factor of B·A for the module: alpha/r, with rsLoRA alpha/√r."""
+        alpha = float(_first_match(self.fields.get("alpha_pattern"), module, self.alpha))
+        rank = self.rank_of(module)
+        return alpha / math.sqrt(rank) if self.rslora else alpha / rank
+
+
+def read_adapter_config(path: Path) -> AdapterConfig:
+    """Read `path/adapter_config.json`, whatever its type.
+
+    Raises:
+        CheckError: HT106 not readable, HT110 a field of the wrong kind.
+    """
+    file = path / CONFIG
+    fields = read_object(file)
+    targets = fields.get("target_modules") or ()
+    rank, alpha = fields.get("r", 0), fields.get("lora_alpha", 0)
+    numbers = type(rank) is int and isinstance(alpha, int | float) and math.isfinite(alpha)
+    patterns = [fields.get(name) or {} for name in ("rank_pattern", "alpha_pattern")]
+    if not numbers or rank < 0 or not all(map(_numbers_by_pattern, patterns)):
+        raise unsupported(file, "r, lora_alpha or a pattern of them is not a number")
+    return AdapterConfig(
+        path=file,
+        peft_type=str(fields.get("peft_type") or "").upper(),
+        rank=rank,
+        alpha=float(alpha),
+        rslora=bool(fields.get("use_rslora")),
+        target_modules=(targets,) if isinstance(targets, str) else tuple(map(str, targets)),
+        base=str(fields.get("base_model_name_or_path") or ""),
+        revision=str(fields.get("revision") or ""),
+        fields=fields,
+    )
+
+
+def require_plain_lora(config: AdapterConfig) -> None:
+    """Refuse everything whose merge is not W + scaling·B·A on linear layers.
+
+    Raises:
+        CheckError: HT110, naming the option.
+    """
+    if config.peft_type != "LORA":
+        raise unsupported(config.path, f"adapter type {config.peft_type or '(none)'}")
+    for name, value in config.fields.items():
+        if name not in _HARMLESS and value and not (name == "bias" and value == "none"):
+            raise unsupported(config.path, _NAMES.get(name, f"option {name}"))
+    start = config.fields.get("init_lora_weights", True)
+    if start not in _SAME_BASE_STARTS:
+        why = f"init_lora_weights {start!r}: such an adapter belongs to a changed base"
+        raise unsupported(config.path, why)
+    if config.rank < 1:
+        raise unsupported(config.path, f"rank {config.rank}")
+
+
+def adapter_config_for(path: Path, base: str, revision: str) -> bytes:
+    """The bytes of `path/adapter_config.json` naming `base` at `revision` as its base model.
+
+    Trainers often write the local path they loaded from; nobody else can load such an adapter.
+    """
+    fields = read_object(path / CONFIG)
+    if fields.get("base_model_name_or_path") == base and fields.get("revision") == revision:
+        return (path / CONFIG).read_bytes()
+    fields = {**fields, "base_model_name_or_path": base, "revision": revision}
+    return json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def unsupported(file: Path, what: str) -> CheckError:
+    """This adapter cannot be merged here; PEFT can, or publish it as an adapter."""
+    return CheckError(
+        "HT110",
+        f"cannot merge this adapter: {what}",
+        where=str(file),
+        detail=("Plain LoRA on linear layers can be merged; nothing was written.",),
+        next='publish it unmerged (kind = "adapter"), or merge it with PEFT and release that model',
+    )
+
+
+def _first_match(patterns: Any, module: str, otherwise: float) -> float:
+    for pattern, value in (patterns or {}).items():
+        if re.match(rf"(.*\.)?({pattern})$", module):
+            return float(value)
+    return otherwise
+
+
+def _numbers_by_pattern(patterns: Any) -> bool:
+    if not isinstance(patterns, Mapping):
+        return False
+    for pattern, value in patterns.items():
+        try:
+            re.compile(pattern)
+        except re.error:
+            return False
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            return False
+    return True

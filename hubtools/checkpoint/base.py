@@ -1,0 +1,87 @@
+"""Where a base model is: a directory, or a Hub repo at a pinned commit."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from hubtools.errors import AuthError, EnvironmentFailure, HubtoolsError, UsageError
+
+_REPO = re.compile(r"[\w.-]+/[\w.-]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
+_LEGAL = ["LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*"]
+
+
+def resolve_base(ref: str, revision: str | None = None) -> Path:
+    """The directory of a base model.
+
+    Args:
+        ref: a directory, `owner/name`, or `owner/name@<40 hex digits>`.
+        revision: commit of a Hub repo; needed there, because a branch moves.
+
+    Returns:
+        the directory itself, or a snapshot in the Hugging Face cache (downloaded when needed).
+
+    Raises:
+        UsageError: HT121 neither a directory nor a pinned repo.
+        AuthError: HT125 the repo needs a token, or another one.
+        EnvironmentFailure: HT122 the Hub has no such repo or commit, or cannot be reached.
+    """
+    if Path(ref).expanduser().is_dir():
+        return Path(ref).expanduser()
+    repo, _, pinned = ref.partition("@")
+    commit = revision or pinned
+    if not _REPO.fullmatch(repo):
+        raise UsageError(
+            "HT121",
+            f"no such base: {ref} is neither a directory nor a Hub repo",
+            next="name a directory, or owner/name@<commit>",
+        )
+    if not _COMMIT.fullmatch(commit):
+        what = f"revision {commit!r} is not a commit" if commit else "no revision given"
+        raise UsageError(
+            "HT121",
+            f"the base {repo} must be pinned to a commit: {what}",
+            detail=("A branch moves, and the merge would silently be another one.",),
+            next=f"hf models info {repo} --expand sha  # then use {repo}@<that sha>",
+        )
+    return _snapshot(repo, commit)
+
+
+def _snapshot(repo: str, commit: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HfHubHTTPError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    place = f"{repo}@{commit}"
+    try:
+        return Path(snapshot_download(repo, revision=commit, allow_patterns=[*_PATTERNS, *_LEGAL]))
+    except GatedRepoError as error:
+        raise AuthError(
+            "HT125",
+            "the base needs a licence to be accepted, with the token of that account",
+            where=place,
+            next="accept it on the model's page, then: hf auth login",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise _unreachable(place, "the repo has no such commit", "check the 40 digits") from error
+    except RepositoryNotFoundError as error:
+        why = "no such repo, or a private one that this token cannot see"
+        raise _unreachable(place, why, "check the name, or: hf auth login") from error
+    except LocalEntryNotFoundError as error:
+        why = "not in the cache, and the Hub cannot be reached"
+        fix = "check the network and HF_ENDPOINT, or give a directory: --base DIR"
+        raise _unreachable(place, why, fix) from error
+    except (HfHubHTTPError, OSError) as error:
+        why = f"download failed: {type(error).__name__}"
+        raise _unreachable(place, why, "run the same command again (it resumes)") from error
+
+
+def _unreachable(place: str, why: str, fix: str) -> HubtoolsError:
+    return EnvironmentFailure("HT122", f"cannot fetch the base: {why}", where=place, next=fix)

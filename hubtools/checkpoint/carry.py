@@ -1,0 +1,97 @@
+"""Which files belong to a published checkpoint, by name: what is not listed stays at home.
+
+An allow-list, because run directories hold optimizer states, logs and caches.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from hubtools.checkpoint import adapter as adapters
+from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.shards import INDEX, read_weights
+from hubtools.errors import CheckError
+
+_VOCABULARIES = (
+    "tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
+    "sentencepiece.bpe.model", "tekken.json", "*.tiktoken",
+)  # fmt: skip
+_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates/*.jinja")
+_TOKENIZER = (
+    *_VOCABULARIES, *_TEMPLATES,
+    "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
+)  # fmt: skip
+_PROCESSOR = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+_LEGAL = ("LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*")
+_MODEL = ("config.json", "generation_config.json", "*.py", *_PROCESSOR, *_LEGAL)
+
+
+def publishable_files(path: Path, kind: str) -> dict[str, Path]:
+    """The files of a directory that is published as it is: name in the repo → file.
+
+    Args:
+        path: the directory.
+        kind: `full` or `adapter` (a merged model is `full`).
+
+    Raises:
+        CheckError: HT101, HT102, HT104, HT105 when the weights are not there or not whole.
+    """
+    if kind == "adapter":
+        weights = [adapters.CONFIG, adapters.WEIGHTS]
+        missing = [name for name in weights if not (path / name).is_file()]
+        if missing:
+            raise CheckError(
+                "HT101",
+                f"not an adapter: {', '.join(missing)} missing",
+                where=str(path),
+                next=f"ls {path}  # then name the directory that holds the adapter",
+            )
+        others = _matching(path, (*_TOKENIZER, *_PROCESSOR, *_LEGAL))
+    else:
+        found = read_weights(path)
+        weights = [*found.headers, *([INDEX] if found.index is not None else [])]
+        others = _matching(path, (*_MODEL, *_TOKENIZER))
+    return dict(sorted({**others, **{name: path / name for name in weights}}.items()))
+
+
+def carried_files(adapter: Path, base: Path) -> dict[str, Path]:
+    """The files beside the weights of a merged model: name → file of the side it comes from.
+
+    The tokenizer comes as a whole from the side that was trained: the adapter's, when it has one.
+    Configuration, licence and notice come from the base.
+    """
+    files = _matching(base, _MODEL)
+    ours = _matching(adapter, _TOKENIZER)
+    theirs = _matching(base, _TOKENIZER)
+    tokenizer = ours if _matching(adapter, _VOCABULARIES) else {**theirs, **_templates(ours)}
+    if not _has_template(tokenizer):
+        tokenizer = {**tokenizer, **_templates(theirs)}
+    return dict(sorted({**files, **tokenizer}.items()))
+
+
+def _matching(path: Path, patterns: tuple[str, ...]) -> dict[str, Path]:
+    names = [file.name for file in path.iterdir() if file.is_file()]
+    folder = path / "additional_chat_templates"
+    if folder.is_dir():
+        names += [f"{folder.name}/{file.name}" for file in folder.iterdir() if file.is_file()]
+    return {
+        name: path / name
+        for name in sorted(names)
+        if any(fnmatchcase(name, pattern) for pattern in patterns) and "/." not in f"/{name}"
+    }
+
+
+def _templates(files: dict[str, Path]) -> dict[str, Path]:
+    return {
+        name: file
+        for name, file in files.items()
+        if any(fnmatchcase(name, pattern) for pattern in _TEMPLATES)
+    }
+
+
+def _has_template(files: dict[str, Path]) -> bool:
+    if _templates(files):
+        return True
+    config = files.get("tokenizer_config.json")
+    return config is not None and bool(read_object(config).get("chat_template"))

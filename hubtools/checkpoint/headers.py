@@ -1,0 +1,133 @@
+"""The header of a safetensors file, read without its data and believed only after checking.
+
+Source: the safetensors format: 8 bytes little-endian length, that many bytes of JSON, then the
+data, which the tensors must cover without gap or overlap.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from hubtools.errors import CheckError
+
+HEADER_LIMIT = 100_000_000
+BITS = {
+    "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
+    "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
+    "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
+    "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """One tensor of a file.
+
+    Args:
+        dtype: as in the file, for example `BF16`.
+        begin, end: byte offsets from the start of the file.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """A checked header.
+
+    Args:
+        data_start: where the tensor data begins, in bytes.
+        size: of the whole file, in bytes.
+        tensors: by offset; together they cover `data_start` to `size` exactly.
+    """
+
+    path: Path
+    data_start: int
+    size: int
+    tensors: tuple[TensorEntry, ...]
+
+
+def read_header(path: Path) -> Header:
+    """Read and check the header of one safetensors file.
+
+    Raises:
+        CheckError: HT104 when the file is truncated or its header does not tell the truth.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as stream:
+        length = int.from_bytes(stream.read(8), "little")
+        if size < 8 or length > HEADER_LIMIT or 8 + length > size:
+            raise _lie(path, f"header length {length} in a file of {size} bytes")
+        text = stream.read(length)
+    try:
+        fields = json.loads(text, object_pairs_hook=_no_twins)
+    except (ValueError, RecursionError) as error:
+        raise _lie(path, f"header is not JSON: {error}") from error
+    if not isinstance(fields, dict):
+        raise _lie(path, "header is not a JSON object")
+    data_start = 8 + length
+    entries = [
+        _entry(path, name, value, data_start)
+        for name, value in fields.items()
+        if name != "__metadata__"
+    ]
+    entries.sort(key=lambda entry: (entry.begin, entry.end))
+    position = data_start
+    for entry in entries:
+        if entry.begin != position:
+            raise _lie(path, f"{entry.name} begins at byte {entry.begin}, expected {position}")
+        position = entry.end
+    if position != size:
+        raise _lie(path, f"tensors end at byte {position}, the file at {size}")
+    return Header(path, data_start, size, tuple(entries))
+
+
+def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
+    if not isinstance(value, Mapping):
+        raise _lie(path, f"{name}: not an object")
+    dtype, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
+    if not isinstance(dtype, str) or dtype not in BITS:
+        raise _lie(path, f"{name}: unknown dtype {dtype!r}")
+    if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
+        raise _lie(path, f"{name}: shape {shape!r}, offsets {offsets!r}")
+    begin, end = offsets
+    if (end - begin) * 8 != math.prod(shape) * BITS[dtype]:
+        raise _lie(path, f"{name}: {end - begin} bytes for {dtype} {shape}")
+    return TensorEntry(name, dtype, tuple(shape), data_start + begin, data_start + end)
+
+
+def _sizes(value: Any) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+
+
+def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        names = [name for name, _ in pairs]
+        twin = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twin} is there twice")
+    return result
+
+
+def _lie(path: Path, what: str) -> CheckError:
+    return CheckError(
+        "HT104",
+        "not a whole safetensors file",
+        where=str(path),
+        detail=(what, "The file was not used; nothing was written."),
+        next="copy or download the file again, then run the same command",
+    )
