@@ -95,8 +95,14 @@ def _tables(
     tables: list[Table] = []
     for protocol in dict.fromkeys(f.protocol for f in _suite_order(card, wanted)):
         shown = [f for f in wanted if f.protocol == protocol]
-        base = [f for f in facts if f.protocol == protocol and f.subject.member == BASE_MEMBER]
-        tables.append(_table(card, protocol, base, shown, seen))
+        context = [
+            f
+            for f in facts
+            if f.protocol == protocol
+            and f not in shown
+            and (f.subject.member == BASE_MEMBER or is_own(card, f))
+        ]
+        tables.append(_table(card, protocol, context + shown, seen))
         seen.append(protocol)
     return tuple(tables)
 
@@ -119,25 +125,24 @@ def _suite_order(card: CardInput, facts: Sequence[Fact]) -> list[Fact]:
 def _table(
     card: CardInput,
     protocol: str,
-    base: list[Fact],
-    shown: list[Fact],
+    facts: list[Fact],
     seen: list[str],
 ) -> Table:
-    facts, first = base + shown, protocol not in seen
+    first, measured = protocol not in seen, facts[0].status == "measured"
     metrics = list(dict.fromkeys(_column(f) for f in _by_metric(card, protocol, facts)))
     order = [BASE_MEMBER, *(row.member for row in card.members)]
-    members = dict.fromkeys([BASE_MEMBER, *(f.subject.member for f in shown)])
+    members = dict.fromkeys([BASE_MEMBER, *(f.subject.member for f in facts)])
     rows = []
     for member in sorted(members, key=lambda m: order.index(m) if m in order else len(order)):
         own = {_column(f): f for f in facts if f.subject.member == member}
-        absent = "—" if own else f"not {facts[0].status}"
+        absent = "—" if own else "not measured" if measured else "not reported"
         cells = [value_text(own[m]) if m in own else absent for m in metrics]
         rows.append((member_label(card, member), *map(escape, cells), escape(_n(own.values()))))
     described = protocol_fields(card, protocol) if first else {}
     fields = tuple((name, _short(value)) for name, value in described.items())
     return Table(
-        heading=_heading(card, protocol, shown),
-        intro=_intro(card, protocol, shown, first=first),
+        heading=_heading(card, protocol, facts),
+        intro=_intro(card, protocol, measured=measured, first=first),
         columns=("Checkpoint", *metrics, "n"),
         rows=tuple(rows),
         notes=(
@@ -171,21 +176,21 @@ def _n(facts: Iterable[Fact]) -> str:
     return " / ".join(counts) or "—"
 
 
-def _heading(card: CardInput, protocol: str, shown: list[Fact]) -> str:
+def _heading(card: CardInput, protocol: str, facts: list[Fact]) -> str:
     suite = _suite(card, protocol)
     if suite is not None:
         return suite.title
     for fact in card.facts.with_prefix("protocol_title"):
         if fact.protocol == protocol:
             return str(fact.value)
-    name = suite_metric(shown[0])
+    name = suite_metric(facts[0])
     return name[0].replace("_", " ") if name else ""
 
 
-def _intro(card: CardInput, protocol: str, shown: list[Fact], *, first: bool) -> tuple[str, ...]:
+def _intro(card: CardInput, protocol: str, *, measured: bool, first: bool) -> tuple[str, ...]:
     said: list[str] = []
     suite = _suite(card, protocol)
-    if shown[0].status != "measured":
+    if not measured:
         said.append("As its author reports it; nothing in this table was measured for this card.")
     elif first and suite is not None and suite.description:
         said.append(suite.description)
