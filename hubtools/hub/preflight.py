@@ -98,7 +98,7 @@ def _scope(session: Session, account: Account, plan: RepoPlan, exists: bool) -> 
             return []
         return finding("HT304", f"this token may not write to {plan.repo}")
     owner = plan.repo.partition("/")[0]
-    if account.may_create_in(owner):
+    if account.may_create_in(owner) or session.loopback:  # a rehearsal Hub makes owners as named
         return []
     known = ", ".join(account.orgs) or "none"
     return finding(

@@ -62,12 +62,16 @@ def ensure_repo(session: Session, repo: str, repo_type: RepoType = "model") -> b
     if read_head(session, repo, repo_type) is not None:
         return False
 
+    tries = 0
+
     def create() -> bool:
+        nonlocal tries
+        tries += 1
         try:
             session.api.create_repo(repo, repo_type=repo_type, visibility="private")
         except HfHubHTTPError as error:
             if status_of(error) == 409:
-                return False
+                return tries > 1  # our own, when the answer to an earlier try was lost
             raise
         return True
 

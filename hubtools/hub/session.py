@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hubtools.errors import AuthError, UsageError
 
@@ -74,6 +75,11 @@ class Session:
         if self.token:
             text = text.replace(self.token, "[token]")
         return _SECRET.sub("[token]", text)
+
+    @property
+    def loopback(self) -> bool:
+        """Whether the Hub is on this machine: the embedded one, or another for tests."""
+        return urlsplit(self.endpoint).hostname in {"127.0.0.1", "localhost", "::1"}
 
     def require_token(self) -> str:
         """The token.
