@@ -147,6 +147,8 @@ def child_main(work: Any) -> None:
         out.flush()
         os._exit(int(error.exit_code))
     out.flush()
+    sys.stderr.flush()
+    os._exit(0)  # at a slow shutdown the parent's end of file would otherwise come first
 
 
 def _die_with_parent() -> None:
