@@ -16,7 +16,7 @@ from hubtools.errors import UsageError
 from hubtools.progress import Progress, silent
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.progress import Progress as RichProgress
 
 Color = Literal["auto", "always", "never"]
 
@@ -54,7 +54,7 @@ class Output:
         self.json = json
         self.quiet = quiet
         self.color: Color = color
-        self._live: Console | None = None
+        self._live: RichProgress | None = None
 
     def result(self, schema: str, data: Mapping[str, Any]) -> None:
         """With `--json`: `{"schema": schema, **data}` on one line of stdout; else nothing.
@@ -90,7 +90,7 @@ class Output:
         if self._live is not None:
             from rich.text import Text
 
-            self._live.print(Text.from_ansi(paint(text, use_color(self.color, sys.stderr))))
+            self._live.console.print(Text.from_ansi(paint(text, use_color(self.color, sys.stderr))))
             return
         sys.stderr.write(paint(text, use_color(self.color, sys.stderr)) + "\n")
         sys.stderr.flush()
@@ -103,8 +103,8 @@ class Output:
         elif sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             from hubtools.cli.bars import bars
 
-            with bars(no_color=not use_color(self.color, sys.stderr)) as (console, listener):
-                self._live = console
+            with bars(no_color=not use_color(self.color, sys.stderr)) as (live, listener):
+                self._live = live
                 try:
                     yield listener
                 finally:
@@ -131,15 +131,28 @@ class Output:
                 detail=(f"The question was: {question}", "Nothing was changed."),
                 next="run the same command with --yes",
             )
-        if not click.confirm(clean(question), err=True):
-            raise click.Abort
+        with self._paused():
+            if not click.confirm(clean(question), err=True):
+                raise click.Abort
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        """No bars while a person types."""
+        if self._live is None:
+            yield
+            return
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
 
     def _data(self, text: str) -> None:
         # Data keeps its bytes for scripts; on a terminal it is disarmed as well.
         on_terminal = sys.stdout.isatty()
         text = clean(text) if on_terminal else redact(text)
         if self._live is not None and on_terminal:
-            self._live.print(text, markup=False, highlight=False)
+            self._live.console.print(text, markup=False, highlight=False)
             return
         sys.stdout.write(text + "\n")
         sys.stdout.flush()

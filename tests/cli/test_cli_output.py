@@ -241,6 +241,25 @@ def test_table_on_a_terminal_is_aligned_and_coloured(on_terminal: Callable) -> N
     assert "\x1b[5m" not in screen.text
 
 
+def test_a_question_amid_bars_waits_for_its_answer(on_terminal: Callable) -> None:
+    code = (
+        "from hubtools.cli.output import Output\n"
+        "o = Output()\n"
+        "with o.progress() as p:\n"
+        "    [p(f'file {i}', 1, 1, 'files') for i in range(20)]\n"
+        "    o.confirm('Push?', False)\n"
+        "    p('push', 1, 2, 'files')\n"
+    )
+    screen = on_terminal(code, typed="y\n")
+    assert screen.code == 0
+    asked = screen.text.index("Push? [y/N]:")
+    answered = screen.text.index("push ", asked)
+    between = screen.text[asked:answered].splitlines()[0]
+    assert "file" not in between
+    assert "file 19" in screen.text[answered - 2000 :]
+    assert "file 3 " not in screen.text[answered:]
+
+
 def test_bars_on_a_terminal_and_notes_between_them(on_terminal: Callable) -> None:
     code = (
         "from hubtools.cli.output import Output\n"
