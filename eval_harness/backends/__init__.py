@@ -1,0 +1,1 @@
+"""Ways to reach a model: `transformers` in this process, or an OpenAI-compatible server."""
