@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -23,9 +24,12 @@ class Screen:
 
 @pytest.fixture
 def on_terminal() -> Callable[..., Screen]:
-    """Run Python code with stdin, stdout and stderr on one terminal; `typed` is its input."""
+    """Run Python code with stdin, stdout and stderr on one terminal.
 
-    def run(code: str, *, typed: str = "", **env: str) -> Screen:
+    `typed` is its input, given half a second after `prompt` shows.
+    """
+
+    def run(code: str, *, prompt: str = "", typed: str = "", **env: str) -> Screen:
         ours, theirs = pty.openpty()
         child = subprocess.Popen(
             [sys.executable, "-c", code],
@@ -36,7 +40,6 @@ def on_terminal() -> Callable[..., Screen]:
             start_new_session=True,
         )
         os.close(theirs)
-        os.write(ours, typed.encode())
         seen = b""
         while True:
             try:
@@ -46,6 +49,10 @@ def on_terminal() -> Callable[..., Screen]:
             if not piece:
                 break
             seen += piece
+            if prompt and prompt.encode() in seen:
+                time.sleep(0.5)
+                os.write(ours, typed.encode())
+                prompt = ""
         os.close(ours)
         return Screen(seen.decode().replace("\r\n", "\n"), child.wait())
 
