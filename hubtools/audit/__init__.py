@@ -1,0 +1,1 @@
+"""The release record: what was published, so that a stranger can check it."""

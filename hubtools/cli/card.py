@@ -1,0 +1,136 @@
+"""`hubtools card`: render cards to files, show one, adopt one that was written by hand."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from hubtools.cli.hubs import open_session
+from hubtools.cli.options import hub_option, with_output
+from hubtools.cli.output import Output
+from hubtools.errors import CheckError
+
+if TYPE_CHECKING:
+    from hubtools.family.manifest import Member
+    from hubtools.release.context import Release
+
+family_option = click.option(
+    "--family", type=click.Path(path_type=Path), help="Folder that holds family.toml."
+)
+
+
+@click.group("card", short_help="Render, show and adopt model cards.")
+def command() -> None:
+    """Render, show and adopt model cards."""
+
+
+@command.command("render")
+@click.argument("targets", nargs=-1)
+@family_option
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; default: rendered/.")
+@click.option("--check", is_flag=True, help="Write nothing; exit 3 when a card would change.")
+@with_output
+def render(
+    output: Output, targets: tuple[str, ...], family: Path | None, out: Path | None, check: bool
+) -> None:
+    """Render cards beside their manifest, from facts that are known; nothing is run.
+
+    Figures come from finished stages, else from the evidence kept beside the rendered card.
+    """
+    from hubtools.cli.planview import print_finding
+    from hubtools.release.rendered import keep, render_member
+
+    release, members = _opened(output, targets, family)
+    folder = out or release.family.root / "rendered"
+    cards = [render_member(release, member, folder) for member in members]
+    for card in cards:
+        for finding in card.findings:
+            print_finding(output, finding)
+        if not check:
+            keep(card)
+        output.line(str(card.file))
+        output.note(
+            f"{'!' if card.changed and check else '✓'} {card.member.id} {_word(card.changed)}"
+        )
+    rows = [
+        {"member": c.member.id, "file": str(c.file), "changed": c.changed,
+         "findings": [f.to_json() for f in c.findings]}
+        for c in cards
+    ]  # fmt: skip
+    output.result("hubtools.card-render/1", {"cards": rows})
+    stale = [str(card.file) for card in cards if card.changed]
+    if check and stale:
+        raise CheckError(
+            "HT521",
+            f"{len(stale)} rendered cards are not what their facts give now",
+            where=stale[0],
+            detail=stale[1:],
+            next=f"hubtools card render {release.family.root}, then look at the diff",
+        )
+
+
+@command.command("show")
+@click.argument("target")
+@family_option
+@with_output
+def show(output: Output, target: str, family: Path | None) -> None:
+    """Show one card: as Markdown when piped, approximated on a terminal."""
+    import sys
+
+    from hubtools.release.rendered import render_member
+
+    release, members = _opened(output, (target,), family)
+    card = render_member(release, members[0], release.family.root / "rendered")
+    output.result("hubtools.card-show/1", {"member": card.member.id, "text": card.text})
+    if sys.stdout.isatty() and not output.json:
+        from hubtools.card.show import show_card
+
+        show_card(card.text)
+    else:
+        output.line(card.text.rstrip("\n"))
+
+
+@command.command("adopt")
+@click.argument("target")
+@family_option
+@hub_option
+@with_output
+def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> None:
+    """Keep a hand-written README's text as prose, so that a release may render the card.
+
+    The Hub is not changed.
+    """
+    from hubtools.release import adopt as adopting
+    from hubtools.release.context import open_release
+    from hubtools.release.locate import locate
+
+    found, members = locate((target,), family, Path.cwd())
+    with open_session(output, hub, found.root / ".hubtools") as session:
+        release = open_release(found, members, clock=time.time, session=session)
+        file = adopting.adopt(release, members[0])
+    output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file)})
+    output.line(str(file))
+    output.note(f"✓ kept as prose; edit {file}, then: hubtools release {members[0].repo}")
+
+
+def _opened(
+    output: Output, targets: tuple[str, ...], family: Path | None
+) -> tuple[Release, tuple[Member, ...]]:
+    from hubtools.release.context import open_release
+    from hubtools.release.engine import walk
+    from hubtools.release.locate import locate
+
+    found, members = locate(targets, family, Path.cwd())
+    release = open_release(found, members, clock=time.time, note=output.note)
+    if found.manifest.inputs is not None and all(
+        member.checkpoint is not None and member.checkpoint.is_dir() for member in members
+    ):
+        walk(release, execute=False)
+    return release, members
+
+
+def _word(changed: bool) -> str:
+    return "changed" if changed else "unchanged"

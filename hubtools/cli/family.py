@@ -1,0 +1,62 @@
+"""`hubtools family`: where every checkpoint of a family stands."""
+
+from __future__ import annotations
+
+import time
+from contextlib import nullcontext
+from pathlib import Path
+
+import click
+
+from hubtools.cli.hubs import open_session
+from hubtools.cli.options import hub_option, with_output
+from hubtools.cli.output import Output
+
+
+@click.group("family", short_help="See where every checkpoint of a family stands.")
+def command() -> None:
+    """See where every checkpoint of a family stands."""
+
+
+@command.command("status")
+@click.argument("family", required=False, type=click.Path(path_type=Path))
+@click.option("--offline", is_flag=True, help="Do not ask the Hub.")
+@hub_option
+@with_output
+def status(output: Output, family: Path | None, offline: bool, hub: str | None) -> None:
+    """One row per checkpoint: weights, card, evaluation, provenance, remote.
+
+    FAMILY is the folder that holds family.toml; without it the one found from here.
+    """
+    from hubtools.cli.planview import print_finding
+    from hubtools.release.context import open_release
+    from hubtools.release.locate import locate
+    from hubtools.release.run import make_plan
+
+    found, members = locate((), family, Path.cwd())
+    state = found.root / ".hubtools"
+    with nullcontext() if offline else open_session(output, hub, state) as session:
+        release = open_release(found, members, clock=time.time, session=session, note=output.note)
+        plan = make_plan(release)
+    columns = {"weights": "merge", "evaluation": "evaluate", "provenance": "verify"}
+    columns |= {"card": "render", "sealed": "seal"}
+    rows = []
+    for change in plan.repos:
+        cells = {name: plan.cell(stage, change.target) for name, stage in columns.items()}
+        words = {name: _word(cell.action if cell else "") for name, cell in cells.items()}
+        rows.append({"checkpoint": change.target, **words, "remote": change.words()})
+    output.table(["checkpoint", *columns, "remote"], [list(row.values()) for row in rows])
+    output.result(
+        "hubtools.family-status/1",
+        {
+            "family": plan.family,
+            "members": rows,
+            "findings": [finding.to_json() for finding in plan.findings],
+        },
+    )
+    for finding in plan.findings:
+        print_finding(output, finding)
+
+
+def _word(action: str) -> str:
+    return {"cached": "ok", "run": "to do", "skip": "none", "waits": "waits"}.get(action, "unknown")

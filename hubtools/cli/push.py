@@ -1,0 +1,52 @@
+"""`hubtools push`: publish what is sealed; no local stage is run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from hubtools.cli.hubs import open_session
+from hubtools.cli.options import hub_option, with_output, yes_option
+from hubtools.cli.output import Output
+
+
+@click.command("push")
+@click.argument("targets", nargs=-1)
+@click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
+@yes_option
+@hub_option
+@with_output
+def command(
+    output: Output, targets: tuple[str, ...], family: Path | None, yes: bool, hub: str | None
+) -> None:
+    """Push sealed releases: blobs first, then each repo in one commit.
+
+    TARGETS are a family folder, member ids or repo ids. What is not sealed (`hubtools release
+    --dry-run` seals) is refused.
+    """
+    from hubtools.cli.planview import print_plan
+    from hubtools.cli.release import report
+    from hubtools.release.context import open_release
+    from hubtools.release.locate import locate
+    from hubtools.release.run import run_release
+
+    found, members = locate(targets, family, Path.cwd())
+    with (
+        open_session(output, hub, found.root / ".hubtools") as session,
+        output.progress() as progress,
+    ):
+        release = open_release(
+            found, members, clock=time.time, session=session, progress=progress, note=output.note
+        )
+        result = run_release(
+            release,
+            show=lambda plan: print_plan(output, plan, story=True),
+            confirm=lambda plan: output.confirm(f"Push to {plan.hub}?", yes),
+            only_push=True,
+        )
+    report(output, result)
+
+
+command.short_help = "Push sealed releases, each repo in one commit."

@@ -1,0 +1,174 @@
+"""`hubtools release`: from what lies on disk to the Hub, each repo in one commit."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hubtools.cli.hubs import open_session
+from hubtools.cli.options import hub_option, with_output, yes_option
+from hubtools.cli.output import Output
+from hubtools.errors import RemoteMovedError, UsageError
+
+if TYPE_CHECKING:
+    from hubtools.family.manifest import Family, Member
+    from hubtools.release.plan import Plan
+
+
+@click.command("release")
+@click.argument("targets", nargs=-1)
+@click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
+@click.option("--from", "source", type=click.Path(path_type=Path), help="Release this run as is.")
+@click.option("--base", default="", help="With --from: owner/name@REVISION of the base.")
+@click.option("--base-path", type=click.Path(path_type=Path), help="With --from: its local copy.")
+@click.option("--kind", type=click.Choice(["full", "adapter", "merged"]), help="With --from.")
+@click.option("--license", default="", help="With --from: licence id of the release.")
+@click.option("--suite", "suites", multiple=True, help="With --from: evaluation suite to run.")
+@click.option("--private", is_flag=True, help="With --from: keep the repo private.")
+@click.option("--with-sisters", is_flag=True, help="Take along published sisters.")
+@click.option("--dry-run", is_flag=True, help="All local stages, no push.")
+@click.option("--apply", type=click.Path(path_type=Path), help="Only if this saved plan holds.")
+@yes_option
+@hub_option
+@with_output
+def command(
+    output: Output,
+    targets: tuple[str, ...],
+    family: Path | None,
+    with_sisters: bool,
+    dry_run: bool,
+    apply: Path | None,
+    yes: bool,
+    hub: str | None,
+    **inferred: Any,
+) -> None:
+    """Check, merge, evaluate, render and push a family.
+
+    TARGETS are a family folder, member ids (r2e/s50) or repo ids; none means every member. Without
+    a manifest: `hubtools release owner/name --from DIR`. Run the same command again after any
+    interruption: done work is remembered.
+    """
+    from hubtools.cli.planview import print_plan
+    from hubtools.release.context import open_release
+    from hubtools.release.locate import locate
+    from hubtools.release.run import read_remotes, run_release
+
+    if not (yes or dry_run or sys.stdin.isatty()):
+        output.confirm("Push to the Hub?", yes=False)  # fails now rather than after hours of work
+    if inferred["source"] is not None:
+        found, members = _from_directory(output, targets, **inferred)
+    else:
+        planned = _saved(apply)
+        found, members = locate(planned.get("targets", targets), family, Path.cwd())
+    state = found.root / ".hubtools"
+    with open_session(output, hub, state) as session, output.progress() as progress:
+        release = open_release(
+            found, members, clock=time.time, session=session, progress=progress, note=output.note
+        )
+        if with_sisters:
+            read_remotes(release)
+            there = [m for m in found.members if release.remotes[m.repo].exists]
+            release.targets = tuple(m for m in found.members if m in (*members, *there))
+
+        def show(plan: Plan) -> None:
+            _still_holds(apply, plan)
+            print_plan(output, plan, story=True)
+
+        def confirm(plan: Plan) -> None:
+            output.confirm(_question(plan), yes)
+
+        result = run_release(release, confirm=confirm, show=show, dry_run=dry_run)
+    report(output, result)
+
+
+command.short_help = "Check, merge, evaluate, render and push a family."
+
+
+def report(output: Output, result: dict[str, Any]) -> None:
+    """How a release ended: the receipt on stdout, a sentence on stderr."""
+    output.result("hubtools.release/1", result)
+    pushed = [entry for entry in result["members"].values() if entry["pushed"]]
+    if result["dry_run"]:
+        output.note("✓ dry run: every local stage is done, nothing was pushed")
+    elif not pushed:
+        output.note("✓ nothing left to do: every repo is as planned")
+    for entry in result["members"].values():
+        output.line(entry["repo"] if output.quiet else f"{result['hub']}/{entry['repo']}")
+
+
+def _from_directory(
+    output: Output,
+    targets: tuple[str, ...],
+    *,
+    source: Path,
+    private: bool,
+    kind: str | None,
+    **known: Any,
+) -> tuple[Family, tuple[Member, ...]]:
+    from hubtools.family.manifest import read_family
+    from hubtools.release.infer import infer_manifest, keep_manifest
+
+    if len(targets) != 1:
+        raise UsageError(
+            "HT009",
+            "--from releases one checkpoint: name its repo",
+            next=f"hubtools release owner/name --from {source}",
+        )
+    inferred = infer_manifest(
+        targets[0],
+        source,
+        kind=kind or "",
+        visibility="private" if private else "public",
+        **known,
+    )
+    for origin in inferred.origins:
+        output.note(f"inferred {origin}")
+    file = keep_manifest(inferred, targets[0], source)
+    output.note(f"manifest kept as {file}")
+    family = read_family(file)
+    return family, family.members
+
+
+def _saved(apply: Path | None) -> dict[str, Any]:
+    if apply is None:
+        return {}
+    try:
+        data = json.loads(apply.read_bytes())
+        if isinstance(data, dict) and isinstance(data.get("targets"), list):
+            return data
+    except (OSError, ValueError):
+        data = None
+    raise UsageError(
+        "HT504", "not a saved plan", where=str(apply), next="hubtools plan --plan-out FILE"
+    )
+
+
+def _still_holds(apply: Path | None, plan: Plan) -> None:
+    from hubtools.release.plan import differences
+
+    if apply is None:
+        return
+    found = differences(_saved(apply), plan)
+    if found:
+        raise RemoteMovedError(
+            "HT503",
+            "what was planned no longer holds",
+            where=str(apply),
+            detail=[*found[:10], "Nothing was changed."],
+            next="hubtools plan --plan-out FILE, look at it, then release --apply it",
+        )
+
+
+def _question(plan: Plan) -> str:
+    create = sum(change.action == "create" for change in plan.repos)
+    commits = sum(change.action in ("create", "update") for change in plan.repos)
+    size = sum(change.send for change in plan.repos)
+    return (
+        f"Push to {plan.hub}? {create} repos to create, {commits} commits,"
+        f" {size / 1e9:.2f} GB to send"
+    )

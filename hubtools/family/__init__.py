@@ -1,0 +1,1 @@
+"""What the user declares: the family manifest, its members and their names."""

@@ -1,0 +1,1 @@
+"""The pipeline: a plan that is a value, stages that know their inputs, a store that remembers."""

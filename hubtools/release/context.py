@@ -1,0 +1,101 @@
+"""What every stage can reach: the family, the targets, the state on disk, the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hubtools.digests import DigestCache
+from hubtools.family.manifest import Family, Member
+from hubtools.progress import Progress, silent
+from hubtools.release.journal import Journal
+from hubtools.release.store import Store
+
+if TYPE_CHECKING:
+    from hubtools.hub.model import RemoteState
+    from hubtools.hub.session import Session
+
+BASE = "base"
+"""The target name of the base model: evaluated beside the members, never published."""
+
+Done = dict[tuple[str, str], Mapping[str, Any]]
+"""Outputs of finished stages by (stage, target)."""
+
+
+@dataclass
+class Release:
+    """One run of the pipeline.
+
+    Args:
+        family: the manifest that was read.
+        targets: the members that were named; the others only lend their facts.
+        state: `.hubtools/` beside the manifest: store, journal, logs, receipts; not weights.
+        session: the Hub, None for work that stays on this machine.
+        remotes: state of each repo when the plan was made.
+        base: the base model's folder when it came from the Hub rather than the manifest.
+    """
+
+    family: Family
+    targets: tuple[Member, ...]
+    state: Path
+    store: Store
+    journal: Journal
+    digests: DigestCache
+    session: Session | None = None
+    remotes: dict[str, RemoteState] = field(default_factory=dict)
+    progress: Progress = silent
+    note: Callable[[str], None] = lambda text: None
+    done: Done = field(default_factory=dict)
+    base: Path | None = None
+
+    @property
+    def base_member(self) -> Member:
+        """The base model in a member's clothes, so that suites run on it as on any other."""
+        table = self.family.manifest.family
+        return Member(BASE, BASE, "", BASE, table.base.repo, None, self.base_path(), self.state)
+
+    def base_path(self) -> Path | None:
+        """The base's local copy, when the manifest names one or it was downloaded before."""
+        table = self.family.manifest.family.base
+        return self.family.resolve(table.path) if table.path else self.base
+
+    def needs_base(self) -> bool:
+        """Whether any stage reads the base's files."""
+        table = self.family.manifest.family
+        return table.kind != "full" or bool(table.suites)
+
+    def relative(self, path: Path) -> str:
+        """A path as records and facts name it: relative to the manifest where it is below it."""
+        resolved = path.resolve()
+        root = self.family.root
+        return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved.name)
+
+    def log(self, name: str) -> Path:
+        """A child process's log file."""
+        return self.state / "logs" / f"{name.replace('/', '-')}.log"
+
+
+def open_release(
+    family: Family,
+    targets: tuple[Member, ...],
+    *,
+    clock: Callable[[], float],
+    session: Session | None = None,
+    progress: Progress = silent,
+    note: Callable[[str], None] = lambda text: None,
+) -> Release:
+    """A release over the state beside the manifest."""
+    state = family.root / ".hubtools"
+    return Release(
+        family=family,
+        targets=targets,
+        state=state,
+        store=Store(state / "store"),
+        journal=Journal(state / "journal.jsonl", clock),
+        digests=DigestCache(state / "digests.json"),
+        session=session,
+        progress=progress,
+        note=note,
+    )

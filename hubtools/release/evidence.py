@@ -1,0 +1,159 @@
+"""Evidence: what the stages found about a family, gathered for its cards.
+
+It is a value with a JSON form, so that a card can be rendered again (and checked) on a machine that
+has neither the weights nor the logs: manifest and prose come from the folder, the rest from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from hubtools.facts import Fact, FactSet, fact_from_json
+from hubtools.release.context import BASE, Release
+
+if TYPE_CHECKING:
+    from hubtools.family.manifest import Member
+
+SCHEMA = "hubtools.evidence/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything measured that one member's card may show.
+
+    Args:
+        weights: member → weights digest, of every member whose weights are known.
+        facts: about this member, the others, the base and the family.
+        suites, comparisons: as JSON objects; `hubtools.release.cards` makes card rows of them.
+        verdict: `{verdict, paragraph, label}` of the teacher logs; empty without logs.
+        files: path → {size, sha256} of what is published beside the card.
+        dtype: of the published weights.
+        chat: whether a chat template is published.
+        released: repos of the family that exist, or are made by this release.
+    """
+
+    weights: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[Fact, ...] = ()
+    suites: tuple[Mapping[str, Any], ...] = ()
+    comparisons: tuple[Mapping[str, Any], ...] = ()
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    dtype: str = ""
+    chat: bool = False
+    released: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object; `evidence_from_json` is the inverse."""
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["facts"] = [fact.to_json() for fact in self.facts]
+        return {"schema": SCHEMA, **plain}
+
+
+def evidence_from_json(data: Mapping[str, Any]) -> Evidence:
+    """Inverse of `Evidence.to_json`.
+
+    Raises:
+        ValueError: another schema, or facts that break their own rules.
+    """
+    if data.get("schema") != SCHEMA:
+        raise ValueError(f"not {SCHEMA}: {data.get('schema')!r}")
+    fields = {name: value for name, value in data.items() if name != "schema"}
+    fields["facts"] = tuple(fact_from_json(fact) for fact in data["facts"])
+    for name in ("suites", "comparisons", "released"):
+        fields[name] = tuple(data[name])
+    return Evidence(**fields)
+
+
+def gather(release: Release, member: Member) -> Evidence:
+    """What the finished stages say, for one member's card."""
+    merged = release.done.get(("merge", member.id), {})
+    verdict = release.done.get(("verify", member.id), {})
+    facts: list[Fact] = [fact_from_json(fact) for fact in verdict.get("facts", ())]
+    weights = {}
+    for other in (*release.family.members, release.base_member):
+        for stage in ("merge", "evaluate"):
+            outputs = release.done.get((stage, other.id))
+            if outputs is None:
+                continue
+            weights[other.id] = outputs["weights"]
+            if stage == "merge" and other.id != member.id:
+                continue
+            facts += _named(other, member, (fact_from_json(f) for f in outputs["facts"]))
+    weights.pop(BASE, None)
+    suites, comparisons = _tables(release, member)
+    return Evidence(
+        weights=weights,
+        facts=FactSet(tuple(facts)).facts,
+        suites=tuple(suites),
+        comparisons=tuple(comparisons),
+        verdict={k: verdict[k] for k in ("verdict", "paragraph", "label") if k in verdict},
+        files=merged.get("files", {}),
+        dtype=merged.get("dtype", ""),
+        chat=bool(merged.get("talk", {}).get("chat_template", False)),
+        released=_released(release),
+    )
+
+
+def _released(release: Release) -> tuple[str, ...]:
+    there = {repo for repo, remote in release.remotes.items() if remote.exists}
+    return tuple(sorted(there | {target.repo for target in release.targets}))
+
+
+def _named(owner: Member, card: Member, facts: Any) -> list[Fact]:
+    """A sister's evidence is in the sister's repo; the base's is published with every card."""
+    if owner.id in (card.id, BASE):
+        return list(facts)
+    return [
+        replace(fact, source=replace(fact.source, path=f"hub:{owner.repo}/{fact.source.path}"))
+        for fact in facts
+    ]
+
+
+def _tables(
+    release: Release, member: Member
+) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The suites that were run, and this member against the base and each sister."""
+    from hubtools.evaluation.compare import compare
+    from hubtools.evaluation.records import Run, read_run
+
+    def runs(target: str) -> dict[tuple[str, int], Run]:
+        outputs = release.done.get(("evaluate", target), {"runs": ()})
+        return {
+            (run["suite"], run["seed"]): read_run(release.state / run["path"])
+            for run in outputs["runs"]
+        }
+
+    own = runs(member.id)
+    others = [BASE, *(m.id for m in release.family.members if m.id != member.id)]
+    suites: dict[str, Mapping[str, Any]] = {}
+    comparisons: list[Mapping[str, Any]] = []
+    for target in [member.id, *others]:
+        found = own if target == member.id else runs(target)
+        for cell, run in found.items():
+            suites.setdefault(run.protocol_id, suite_json(run))
+            mine = own.get(cell)
+            if target == member.id or mine is None or mine.protocol_id != run.protocol_id:
+                continue
+            comparisons += [asdict(compare(mine, run, metric)) for metric in run.metrics]
+    return list(suites.values()), comparisons
+
+
+def suite_json(run: Any) -> Mapping[str, Any]:
+    """The suite of a run as a card describes it."""
+    return {
+        "id": run.suite,
+        "title": run.title,
+        "description": run.description,
+        "protocol": run.protocol,
+        "protocol_id": run.protocol_id,
+        "metrics": list(run.metrics),
+    }
+
+
+def reported_facts(release_facts: Sequence[Fact], reported: FactSet) -> FactSet:
+    """Measured and reported facts together: both are kept, each with its status."""
+    measured = {(f.id, f.subject.member, f.protocol) for f in release_facts}
+    extra = [f for f in reported if (f.id, f.subject.member, f.protocol) not in measured]
+    return FactSet((*release_facts, *extra))

@@ -1,0 +1,145 @@
+"""A manifest for one checkpoint, from what its directory says: the release that needs no file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.inspect import CheckpointInfo, inspect_checkpoint
+from hubtools.errors import UsageError
+from hubtools.family.manifest import FILE
+from hubtools.files import write_atomic
+
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """A manifest's text and, for each value that nobody typed, where it came from."""
+
+    text: str
+    origins: tuple[str, ...]
+
+
+def infer_manifest(
+    repo: str,
+    source: Path,
+    *,
+    base: str = "",
+    base_path: Path | None = None,
+    kind: str = "",
+    license: str = "",
+    suites: Sequence[str] = (),
+    visibility: str = "public",
+) -> Inferred:
+    """Describe `source` as a family of one.
+
+    Args:
+        repo: `owner/name` it will be released as.
+        source: the checkpoint's directory; headers and small JSON files of it are read.
+        base: `owner/name[@revision]`; empty to take what the directory names.
+        base_path: local copy of the base.
+        kind: `full`, `adapter` or `merged`; empty for what the directory is.
+        license: licence id; empty leaves it unstated (the card says so).
+        suites: evaluation suites to run.
+        visibility: of the new repo.
+
+    Raises:
+        UsageError: HT009 when the repo id, the base or its revision cannot be known.
+        CheckError: HT1xx when the directory is no checkpoint.
+    """
+    if not _REPO.fullmatch(repo):
+        raise UsageError("HT009", f"not a repo id: {repo!r}", next="owner/name, for example me/m1")
+    info = inspect_checkpoint(source)
+    origins: list[str] = []
+    if not kind:
+        kind = info.kind
+        what = "adapter_config.json" if kind == "adapter" else "config.json with weights"
+        origins.append(f'kind = "{kind}" ({what})')
+    base_repo, revision = _base(info, source, base, origins)
+    step = info.trainer.global_step if info.trainer else None
+    name = f"s{step}" if step is not None else "final"
+    if step is not None:
+        origins.append(f"step {name} (trainer_state.json)")
+    owner, repo_name = repo.split("/")
+    family: dict[str, Any] = {
+        "id": repo_name,
+        "owner": owner,
+        "name": repo_name,
+        "kind": kind,
+        "base": {"repo": base_repo},
+        "visibility": visibility,
+    }
+    if revision:
+        family["base"]["revision"] = revision
+    if base_path is not None:
+        family["base"]["path"] = str(base_path.resolve())
+    family |= {"license": license} if license else {}
+    family |= {"suites": list(suites)} if suites else {}
+    document = {
+        "schema": 1,
+        "family": family,
+        "arms": {"main": {"steps": [name]}},
+        "inputs": {"checkpoint": str(source.resolve())},
+        "provenance": {"status": "none", "reason": "no teacher logs were named for this release"},
+    }
+    if step is not None:
+        document["steps"] = {name: {"optimizer_step": step}}
+    import tomlkit
+
+    return Inferred(tomlkit.dumps(document), tuple(origins))
+
+
+def keep_manifest(inferred: Inferred, repo: str, source: Path) -> Path:
+    """Write the manifest beside the run, as `<run>.<repo name>.hubtools/family.toml`.
+
+    Raises:
+        UsageError: HT009 when another manifest is there already: it may have been edited.
+        EnvironmentFailure: HT901 when the folder cannot be written.
+    """
+    run = source.resolve()
+    file = run.with_name(f"{run.name}.{repo.split('/')[1]}.hubtools") / FILE
+    if file.is_file() and file.read_text(encoding="utf-8") != inferred.text:
+        raise UsageError(
+            "HT009",
+            "an earlier release of this run left a manifest that says something else",
+            where=str(file),
+            detail=("It is kept: it may have been edited by hand.",),
+            next=f"hubtools release {file.parent} (uses it), or move it away and run this again",
+        )
+    if not file.is_file():
+        write_atomic(file, inferred.text.encode())
+    return file
+
+
+def _base(
+    info: CheckpointInfo, source: Path, base: str, origins: list[str]
+) -> tuple[str, str | None]:
+    named, _, revision = base.partition("@")
+    config = info.adapter
+    if not named and _REPO.fullmatch(info.base_hint) and not (source / info.base_hint).exists():
+        named = info.base_hint
+        origins.append(f"base {named} ({'adapter_config.json' if config else 'config.json'})")
+    if not _REPO.fullmatch(named):
+        hint = f"; the directory names {info.base_hint!r}" if info.base_hint else ""
+        raise UsageError(
+            "HT009",
+            f"which base model was this trained from?{hint}",
+            where=str(source),
+            next="--base owner/name@<40 hex revision>",
+        )
+    if not revision and config is not None and config.revision:
+        revision = config.revision
+        origins.append(f"base revision {revision[:7]} (adapter_config.json)")
+    if not re.fullmatch(r"[0-9a-f]{40}", revision):
+        raise UsageError(
+            "HT009",
+            f"which revision of {named}? A base without a commit id pins nothing",
+            where=str(source),
+            detail=(f"given: {revision or 'none'}",),
+            next=f"--base {named}@<40 hex> (the commit id on the model's Files page)",
+        )
+    return named, revision

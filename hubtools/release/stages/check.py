@@ -1,0 +1,171 @@
+"""check: everything that would stop the release, found before the first byte and told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from hubtools.checkpoint.inspect import inspect_checkpoint
+from hubtools.checkpoint.plan import plan_merge
+from hubtools.errors import CheckError, Finding, HubtoolsError
+from hubtools.evaluation.bridge import planned_protocol
+from hubtools.family.manifest import Member
+from hubtools.hub.diff import ours
+from hubtools.hub.model import RepoPlan
+from hubtools.hub.preflight import preflight
+from hubtools.hub.rules import repo_id_problem
+from hubtools.release.adopt import adopted
+from hubtools.release.cards import read_prose
+from hubtools.release.context import Release
+from hubtools.release.stages.verify import Verify
+
+
+def check_local(release: Release) -> list[Finding]:
+    """What this machine can tell: inputs, base, names, suites, logs, prose."""
+    findings: list[Finding] = []
+    table = release.family.manifest.family
+    place = release.family.where("family", "base")
+    if table.base.revision is None:
+        findings.append(
+            Finding(
+                "HT512",
+                "error",
+                f"base {table.base.repo} has no revision: which weights were these trained from?",
+                where=place,
+                next=f'add revision = "<40 hex>" at {place}',
+            )
+        )
+    if not table.license:
+        findings.append(
+            Finding(
+                "HT513",
+                "warning",
+                "no licence is stated; the card will say so",
+                where=release.family.where("family"),
+                next='add license = "…" to [family]',
+            )
+        )
+    for suite in table.suites:
+        findings += _caught(lambda suite=suite: planned_protocol(suite, dtype="float32"))  # type: ignore[misc]
+    base = release.base_path()
+    if base is not None and release.needs_base():
+        findings += _caught(lambda: inspect_checkpoint(base))
+    if release.family.manifest.provenance.status == "logs":
+        findings += _caught(lambda: Verify().inputs(release, release.targets[0]))
+    for member in release.targets:
+        findings += _member(release, member)
+    return findings
+
+
+def _member(release: Release, member: Member) -> Iterator[Finding]:
+    table = release.family.manifest.family
+    problem = repo_id_problem(member.repo)
+    if problem and release.session is None:  # the Hub's preflight says it too
+        place = release.family.where("family", "name")
+        yield Finding("HT311", "error", problem, where=place, member=member.id)
+    yield from _caught(lambda: read_prose(release.family, member), member.id)
+    checkpoint = member.checkpoint
+    if checkpoint is None or not checkpoint.is_dir():
+        yield Finding(
+            "HT514",
+            "error",
+            f"no checkpoint directory for {member.id}",
+            where=str(checkpoint or release.family.path),
+            next=f"correct [inputs] checkpoint at {release.family.where('inputs', 'checkpoint')}",
+            member=member.id,
+        )
+        return
+    try:
+        info = inspect_checkpoint(checkpoint)
+    except HubtoolsError as error:
+        yield as_finding(error, member.id)
+        return
+    yield from info.findings
+    wanted = "full" if table.kind == "full" else "adapter"
+    if info.kind != wanted:
+        yield Finding(
+            "HT515",
+            "error",
+            f'kind = "{table.kind}" needs {wanted} checkpoints, but this one is {info.kind}',
+            where=str(checkpoint),
+            next=f"correct kind at {release.family.where('family', 'kind')}",
+            member=member.id,
+        )
+        return
+    stated = info.trainer.global_step if info.trainer else None
+    if None not in (stated, member.optimizer_step) and stated != member.optimizer_step:
+        yield Finding(
+            "HT516",
+            "error",
+            f"{member.id} is declared as optimizer step {member.optimizer_step}, but its trainer"
+            f" state says {stated}",
+            where=str(checkpoint / "trainer_state.json"),
+            next=f"correct [inputs] checkpoint or [steps.{member.step}] in {release.family.path}",
+            member=member.id,
+        )
+    base = release.base_path()
+    if wanted == "adapter" and base is not None and base.is_dir():
+        yield from _caught(lambda: plan_merge(checkpoint, base), member.id)
+
+
+def check_remote(release: Release) -> list[Finding]:
+    """What the Hub can tell: token, scope, names, and cards that are not ours to replace.
+
+    Raises:
+        AuthError: no token, or a refused one.
+        EnvironmentFailure: the Hub is not there.
+    """
+    assert release.session is not None
+    visibility = release.family.manifest.family.visibility
+    plans = [RepoPlan(m.repo, "model", (), visibility) for m in release.targets]
+    findings = preflight(release.session, plans)
+    for member in release.targets:
+        remote = release.remotes[member.repo]
+        if not ours(remote) and not adopted(release, remote):
+            findings.append(
+                Finding(
+                    "HT517",
+                    "error",
+                    f"the README of {member.repo} was written or edited by hand since our last"
+                    " release; it is not overwritten",
+                    where=f"{member.repo}@{(remote.head or '')[:7]}",
+                    next=f"hubtools card adopt {member.repo} (keeps its text as prose)",
+                    member=member.id,
+                )
+            )
+    return findings
+
+
+def as_finding(error: HubtoolsError, member: str = "") -> Finding:
+    """A failure met while checking, as one line of the list."""
+    text = "; ".join([error.message, *error.detail])
+    return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
+
+
+def refuse(findings: list[Finding]) -> None:
+    """Stop on error findings, with all of them in the message.
+
+    Raises:
+        CheckError: the first one's id; the others as details.
+    """
+    errors = [finding for finding in findings if finding.level == "error"]
+    if not errors:
+        return
+    first, rest = errors[0], errors[1:]
+    detail = [
+        f"{f.member + ': ' if f.member else ''}{f.message} ({f.where}) [{f.id}]" for f in rest
+    ]
+    raise CheckError(
+        first.id,
+        f"{first.member + ': ' if first.member else ''}{first.message}",
+        where=first.where,
+        detail=[*detail, "Nothing was changed."],
+        next=first.next,
+    )
+
+
+def _caught(work: Callable[[], object], member: str = "") -> list[Finding]:
+    try:
+        work()
+    except HubtoolsError as error:
+        return [as_finding(error, member)]
+    return []

@@ -1,0 +1,123 @@
+"""evaluate: the manifest's suites on the base and on every member, the same items for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from hubtools.digests import sha256_file, sha256_json, weights_digest
+from hubtools.evaluation.bridge import evaluate, planned_protocol
+from hubtools.evaluation.records import read_run, run_facts
+from hubtools.family.manifest import Member
+from hubtools.release.context import BASE, Release
+from hubtools.release.stages.base import Stage, input_digests
+
+
+class Evaluate(Stage):
+    """Runs, append-only: another weights digest, protocol or seed is another run."""
+
+    name = "evaluate"
+    after = ("merge",)
+
+    def targets(self, release: Release, members: tuple[Member, ...]) -> tuple[Member, ...]:
+        """The members, and the base that their tables compare with."""
+        return (release.base_member, *members) if _suites(release) else members
+
+    def skip(self, release: Release, member: Member) -> str:
+        """Without suites the card says that nothing was evaluated."""
+        return "" if _suites(release) else "no suites in the manifest"
+
+    def waits_for(self, release: Release, member: Member) -> str:
+        """The base model, where it is read and not here yet."""
+        missing = release.needs_base() and release.base_path() is None
+        return "the base model's files" if missing else ""
+
+    def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
+        """The model's files, the suites, their protocols and the seeds."""
+        table = release.family.manifest.evaluation
+        return {
+            "model": _model_digests(release, member),
+            "suites": {s: planned_protocol(s, dtype=table.dtype) for s in _suites(release)},
+            "seeds": list(table.seeds),
+        }
+
+    def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
+        """Each suite × seed in a child process; a finished run is never done again."""
+        model, adapter, weights = _model(release, member)
+        dtype = release.family.manifest.evaluation.dtype
+        runs, facts = [], []
+        for suite, seed in _cells(release):
+            protocol = planned_protocol(suite, dtype=dtype)
+            name = sha256_json([_model_digests(release, member), protocol, seed])[:16]
+            out = release.state / "runs" / name
+            record = evaluate(
+                suite,
+                model,
+                adapter=adapter,
+                weights=weights,
+                member=member.id,
+                seed=seed,
+                dtype=dtype,
+                out=out,
+                log=release.log(f"evaluate-{member.id}"),
+                progress=release.progress,
+            )
+            file = Path(record["path"])
+            runs.append(
+                {"suite": suite, "seed": seed, "path": str(file.relative_to(release.state))}
+            )
+            runs[-1]["sha256"] = sha256_file(file)
+            facts += run_facts(read_run(file), path_in_facts=published_run(member, suite, seed))
+        return {"weights": weights, "runs": runs, "facts": [fact.to_json() for fact in facts]}
+
+    def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
+        """Every run record is there, unchanged."""
+        return all(
+            (release.state / run["path"]).is_file()
+            and release.digests.sha256(release.state / run["path"]) == run["sha256"]
+            for run in outputs["runs"]
+        )
+
+
+def published_run(member: Member, suite: str, seed: int) -> str:
+    """Where a run's record stands in the repos that show its numbers."""
+    prefix = "base-" if member.id == BASE else ""
+    return f".hubtools/evaluation/{prefix}{suite}-seed{seed}.json"
+
+
+def _suites(release: Release) -> tuple[str, ...]:
+    return release.family.manifest.family.suites
+
+
+def _cells(release: Release) -> Iterator[tuple[str, int]]:
+    for suite in _suites(release):
+        for seed in release.family.manifest.evaluation.seeds:
+            yield suite, seed
+
+
+def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:
+    """Model folder, adapter folder and weights digest of a target."""
+    base = release.base_path()
+    if member.id == BASE:
+        assert base is not None
+        digests = input_digests(release, base)
+        weights = {name: d for name, d in digests.items() if name.endswith(".safetensors")}
+        return base, None, weights_digest(weights)
+    outputs = release.done[("merge", member.id)]
+    folder = Path(outputs["folder"])
+    if release.family.manifest.family.kind == "adapter":
+        assert base is not None
+        return base, folder, outputs["weights"]
+    return folder, None, outputs["weights"]
+
+
+def _model_digests(release: Release, member: Member) -> dict[str, Any]:
+    base = release.base_path()
+    if member.id == BASE:
+        assert base is not None
+        return {"files": input_digests(release, base)}
+    outputs = release.done[("merge", member.id)]
+    files = {name: entry["sha256"] for name, entry in outputs["files"].items()}
+    adapter = release.family.manifest.family.kind == "adapter" and base is not None
+    return {"files": files, "base": input_digests(release, base) if adapter and base else {}}

@@ -1,0 +1,99 @@
+"""merge: weights as they will be published, then the proof that they load and talk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.carry import publishable_files
+from hubtools.checkpoint.facts import checkpoint_facts
+from hubtools.checkpoint.inspect import inspect_checkpoint
+from hubtools.checkpoint.merge import ENGINE, merge
+from hubtools.checkpoint.talk import talk
+from hubtools.digests import weights_digest
+from hubtools.family.manifest import Member
+from hubtools.release.context import Release
+from hubtools.release.stages.base import Stage, input_digests, same_files
+
+
+class Merge(Stage):
+    """A weights directory with the sha256 of each file, known while it was written."""
+
+    name = "merge"
+    after = ("verify",)
+
+    def waits_for(self, release: Release, member: Member) -> str:
+        """The base model, where it is read and not here yet."""
+        missing = release.needs_base() and release.base_path() is None
+        return "the base model's files" if missing else ""
+
+    def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
+        """Every file of the checkpoint, and of the base where it is read."""
+        kind = release.family.manifest.family.kind
+        base = release.base_path()
+        return {
+            "kind": kind,
+            "engine": ENGINE,
+            "checkpoint": input_digests(release, _checkpoint(member)),
+            "base": input_digests(release, base) if base is not None and kind != "full" else {},
+        }
+
+    def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
+        """Merge in a child process (or take the files as they are), then load and talk."""
+        kind = release.family.manifest.family.kind
+        checkpoint, base = _checkpoint(member), release.base_path()
+        report: Mapping[str, Any] = {}
+        if kind == "merged":
+            assert base is not None
+            folder = member.merged.with_name(f"{member.merged.name}-{key[:8]}")
+            result = merge(
+                checkpoint,
+                base,
+                folder,
+                log=release.log(f"merge-{member.id}"),
+                progress=release.progress,
+            )
+            files, weights, report = result["files"], result["weights"], result["report"]
+            for name, entry in files.items():
+                release.digests.remember(folder / name, entry["sha256"])
+        else:
+            folder = checkpoint
+            files = _described(release, publishable_files(checkpoint, kind))
+            weights = {n: e["sha256"] for n, e in files.items() if n.endswith(".safetensors")}
+        said = talk(
+            folder,
+            base=base if kind == "adapter" else None,
+            log=release.log(f"talk-{member.id}"),
+            progress=release.progress,
+        )
+        digest = weights_digest(weights)
+        info = inspect_checkpoint(checkpoint)
+        facts = checkpoint_facts(
+            info, member=member.id, weights=digest, path=release.relative(checkpoint)
+        )
+        return {
+            "folder": str(folder),
+            "files": files,
+            "weights": digest,
+            "report": report,
+            "talk": said,
+            "dtype": info.dtype,
+            "facts": [fact.to_json() for fact in facts],
+        }
+
+    def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
+        """The weights are where they were, with the digests they had."""
+        return same_files(release, Path(outputs["folder"]), outputs["files"])
+
+
+def _checkpoint(member: Member) -> Path:
+    assert member.checkpoint is not None
+    return member.checkpoint
+
+
+def _described(release: Release, files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"size": path.stat().st_size, "sha256": release.digests.sha256(path)}
+        for name, path in files.items()
+    }

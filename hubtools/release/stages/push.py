@@ -1,0 +1,79 @@
+"""push: blobs of every repo first, then each repo in one commit on the head that was planned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hubtools.family.manifest import Member
+from hubtools.files import write_json
+from hubtools.hub.diff import diff_files
+from hubtools.hub.model import CommitResult, FileDiff, LocalFile
+from hubtools.hub.push import PreparedCommit, commit, ensure_repo, preupload
+from hubtools.hub.remote import read_remote
+from hubtools.release.context import Release
+from hubtools.release.stages.seal import sealed_files
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A repo whose blobs are on the Hub and whose commit is not yet made."""
+
+    member: Member
+    parent: str | None
+    diff: FileDiff
+    commit: PreparedCommit
+
+
+def local_files(release: Release, member: Member) -> tuple[LocalFile, ...]:
+    """What the member's repo is to hold."""
+    return sealed_files(release.done[("seal", member.id)])
+
+
+def prepare(release: Release, member: Member) -> Prepared | None:
+    """Create the repo (private) if need be and send its blobs; None when the remote is equal.
+
+    Nothing of this is visible to anyone but the owner.
+    """
+    session = release.session
+    assert session is not None
+    remote = release.remotes[member.repo]
+    files = local_files(release, member)
+    diff = diff_files(remote, files)
+    if remote.exists and diff.empty:
+        return None
+    if not remote.exists:
+        # Written before the repo exists: a crash in between must not leave it private for ever.
+        write_json(visibility_marker(release, member), {"repo": member.repo})
+        ensure_repo(session, member.repo)
+        release.journal.write("created", member.id, repo=member.repo)
+        remote = read_remote(session, member.repo)
+        release.remotes[member.repo] = remote
+        diff = diff_files(remote, files)
+    prepared = preupload(session, member.repo, diff.send, release.progress)
+    release.journal.write("uploaded", member.id, repo=member.repo, files=len(diff.send))
+    return Prepared(member, remote.head, diff, prepared)
+
+
+def publish(release: Release, prepared: Prepared) -> CommitResult:
+    """Make the one commit, on the head that the plan was made on.
+
+    Raises:
+        RemoteMovedError: HT301.
+    """
+    assert release.session is not None
+    member = prepared.member
+    result = commit(
+        release.session,
+        prepared.commit,
+        parent=prepared.parent,
+        message=f"Release {release.family.manifest.family.id} {member.id}",
+        delete=prepared.diff.delete,
+    )
+    release.journal.write("committed", member.id, repo=member.repo, commit=result.oid)
+    return result
+
+
+def visibility_marker(release: Release, member: Member) -> Path:
+    """The file that says: this repo was created by us and has not got its visibility yet."""
+    return release.state / "created" / f"{member.repo.replace('/', '--')}.json"

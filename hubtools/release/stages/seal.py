@@ -1,0 +1,130 @@
+"""seal: everything that goes into the commit, fixed by digest, and scanned for secrets first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hubtools import __version__
+from hubtools.audit.record import release_record
+from hubtools.digests import canonical_json, sha256_bytes
+from hubtools.errors import CheckError, Finding
+from hubtools.family.manifest import Member
+from hubtools.files import write_atomic
+from hubtools.hub.localfiles import describe
+from hubtools.hub.model import README, RELEASE_RECORD, LocalFile, files_record
+from hubtools.provenance.secrets import scan_text
+from hubtools.release.context import Release
+from hubtools.release.evidence import gather
+from hubtools.release.stages.base import Stage
+from hubtools.release.stages.evaluate import published_run
+from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
+
+_TEXT = {".md", ".json", ".jsonl", ".txt", ".jinja", ".toml", ".yaml", ".yml", ".model", ""}
+
+
+class Seal(Stage):
+    """The list of files of the commit, each with its digests, and the release record."""
+
+    name = "seal"
+    after = ("render",)
+
+    def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
+        """Every file of the commit by digest, and the tool's version, which the record names."""
+        files = {path: sha256 for path, (_, sha256) in contents(release, member).items()}
+        return {"files": files, "tool": __version__}
+
+    def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
+        """Scan, describe, write the record.
+
+        Raises:
+            CheckError: HT501 when a file looks as if it held a secret.
+        """
+        found = contents(release, member)
+        _refuse_secrets({path: source for path, (source, _) in found.items()})
+        files = [
+            describe(path, source, sha256=sha256, cache=release.digests)
+            for path, (source, sha256) in sorted(found.items())
+        ]
+        table = release.family.manifest.family
+        evidence = gather(release, member)
+        shown = evidence.to_json()
+        del shown["files"]
+        record = release_record(
+            tool=f"hubtools {__version__}",
+            repo=member.repo,
+            member={
+                "family": table.id,
+                "id": member.id,
+                "kind": table.kind,
+                "weights": evidence.weights.get(member.id, ""),
+            },
+            base={"repo": table.base.repo, "revision": table.base.revision or ""},
+            files=files_record(files),
+            evidence=shown,
+        )
+        file = release.state / "sealed" / key[:16] / "release.json"
+        write_atomic(file, record)
+        files.append(describe(RELEASE_RECORD, file))
+        return {"files": [_to_json(entry) for entry in files]}
+
+    def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
+        """Every file of the commit is where it was, with its digest."""
+        return all(
+            entry.source.is_file() and release.digests.sha256(entry.source) == entry.sha256
+            for entry in sealed_files(outputs)
+        )
+
+
+def sealed_files(outputs: Mapping[str, Any]) -> tuple[LocalFile, ...]:
+    """The files of a sealed commit."""
+    return tuple(LocalFile(**{**f, "source": Path(f["source"])}) for f in outputs["files"])
+
+
+def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
+    """Path in the repo → (file on disk, sha256) of all but the release record."""
+    merged = release.done[("merge", member.id)]
+    folder = Path(merged["folder"])
+    files = {name: (folder / name, entry["sha256"]) for name, entry in merged["files"].items()}
+    card = release.done[("render", member.id)]
+    files[README] = (release.state / card["path"], card["sha256"])
+    for target in (release.base_member, member):
+        for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
+            record = release.state / run["path"]
+            name = published_run(target, run["suite"], run["seed"])
+            samples = record.with_name("samples.jsonl")
+            files[name] = (record, run["sha256"])
+            files[f"{name.removesuffix('.json')}.samples.jsonl"] = (
+                samples,
+                release.digests.sha256(samples),
+            )
+    verdict = release.done.get(("verify", member.id))
+    if verdict is not None:
+        data = canonical_json(verdict["verdict"])
+        file = release.state / "sealed" / sha256_bytes(data)[:16] / "provenance.json"
+        if not file.is_file():
+            write_atomic(file, data)
+        files[PROVENANCE] = (file, sha256_bytes(data))
+    return files
+
+
+def _to_json(file: LocalFile) -> dict[str, Any]:
+    names = ("path", "size", "sha256", "git_sha1")
+    return {**{name: getattr(file, name) for name in names}, "source": str(file.source)}
+
+
+def _refuse_secrets(files: Mapping[str, Path]) -> None:
+    findings: list[Finding] = []
+    for path, source in sorted(files.items()):
+        if source.suffix.lower() in _TEXT:
+            findings += scan_text(path, source.read_text(encoding="utf-8", errors="replace"))
+    errors = [finding for finding in findings if finding.level == "error"]
+    if errors:
+        raise CheckError(
+            "HT501",
+            f"a file to be published seems to hold a secret: {errors[0].message}",
+            where=errors[0].where,
+            detail=[f"{finding.where}: {finding.message}" for finding in errors[1:]],
+            next="remove it from the file (and revoke it if it was real), then run this again",
+        )
