@@ -1,1 +1,1 @@
-"""The embedded Hub: a server on loopback for rehearsal, CI and demos, with the real client in front."""
+"""The embedded Hub: a server on loopback that real clients publish to, for rehearsal and CI."""
