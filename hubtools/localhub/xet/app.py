@@ -32,6 +32,8 @@ from hubtools.localhub.xet.refusal import (
     MAX_SHARD,
     MAX_XORB,
     Refused,
+    bad_query,
+    no_access,
     too_large,
     unknown_xorb,
 )
@@ -111,8 +113,8 @@ class _Handlers:
         if scheme.lower() == "bearer" and self._token_ok(token, write):
             return
         if write and scheme.lower() == "bearer" and self._token_ok(token, False):
-            raise Refused("HT658", "this token may not write", status=403, next=_NEXT_TOKEN)
-        raise Refused("HT658", "no valid storage token", status=401, next=_NEXT_TOKEN)
+            raise no_access("this token may not write", 403)
+        raise no_access("no valid storage token", 401)
 
     async def put_xorb(self, request: Request) -> Response:
         name = _name(request)
@@ -133,7 +135,7 @@ class _Handlers:
         name = _name(request)
         record = await run_in_threadpool(self._store.file, name)
         if record is None:
-            raise Refused("HT659", f"no file {text_of(name)}", status=404, next=_NEXT_FILE)
+            raise bad_query(f"no file {text_of(name)}", 404)
         start, end = _byte_range(request.headers.get("range"), record.size)
         plan = await run_in_threadpool(plan_range, record.terms, self._chunks, start, end)
         suffix = f"/v1/reconstructions/{text_of(name)}"
@@ -147,7 +149,7 @@ class _Handlers:
         ticket = request.query_params.get("ticket", "")
         known = hmac.compare_digest(ticket.encode(), self._ticket(name, wanted, expires).encode())
         if not known or int(expires) < time.time():
-            raise Refused("HT658", "no ticket for these bytes", status=403, next=_NEXT_FILE)
+            raise no_access("no valid ticket for these bytes", 403)
         path = self._store.xorb_path(name)
         return FileResponse(path, media_type="application/octet-stream")
 
@@ -173,10 +175,6 @@ class _Handlers:
         return hmac.digest(self._secret, message, "sha256").hex()
 
 
-_NEXT_TOKEN = "ask the Hub for a new xet token (clients do so by themselves)"
-_NEXT_FILE = "ask for the file again through the Hub's resolve URL"
-
-
 def _failure(error: HubtoolsError, status: int) -> Response:
     # The client shows its user the status alone: the reason must be in the server's log.
     _log.warning("%s; next: %s", error, error.next)
@@ -187,7 +185,7 @@ def _name(request: Request) -> bytes:
     try:
         return raw_of(request.path_params["name"])
     except ValueError as error:
-        raise Refused("HT659", str(error), where=request.url.path, next=_NEXT_FILE) from error
+        raise bad_query(str(error)) from error
 
 
 def _byte_range(header: str | None, size: int) -> tuple[int, int]:
@@ -196,11 +194,11 @@ def _byte_range(header: str | None, size: int) -> tuple[int, int]:
         return 0, size
     found = _RANGE.fullmatch(header)
     if found is None:
-        raise Refused("HT659", f"cannot read the range {header[:80]!r}", next=_NEXT_FILE)
+        raise bad_query(f"cannot read the range {header[:80]!r}")
     start = int(found[1])
     end = min(int(found[2]) + 1, size) if found[2] else size
     if start >= end:
-        raise Refused("HT659", f"the file has {size} bytes", status=416, next=_NEXT_FILE)
+        raise bad_query(f"no such range: the file has {size} bytes", 416)
     return start, end
 
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from hubtools.localhub.objects import ObjectError, ObjectStore
 from hubtools.localhub.xet.hashes import file_hash, range_hash, text_of, xorb_hash
 from hubtools.localhub.xet.refusal import (
-    Refused,
     false_file,
+    false_sha256,
     false_xorb,
     malformed_xorb,
+    no_sha256,
     unknown_xorb,
 )
 from hubtools.localhub.xet.shard import FileEntry, Shard, Term
@@ -69,7 +70,7 @@ def take_shard(store: XetStore, objects: ObjectStore, shard: Shard) -> bool:
 def _check(store: XetStore, entry: FileEntry) -> None:
     name = text_of(entry.hash)
     if entry.sha256 is None:
-        raise Refused("HT656", "the shard gives no sha256 for this file", where=f"file {name}")
+        raise no_sha256(name)
     nodes: list[tuple[bytes, int]] = []
     for term in entry.terms:
         run = chunks_in(store, term, name)
@@ -95,11 +96,7 @@ def _rebuild(store: XetStore, objects: ObjectStore, entry: FileEntry) -> bool:
                     writer.write(data)
             writer.finish(entry.sha256)
         except ObjectError as error:
-            raise Refused(
-                "HT657",
-                f"the content of this file does not have the sha256 {entry.sha256}",
-                where=f"file {text_of(entry.hash)}",
-            ) from error
+            raise false_sha256(entry.sha256, text_of(entry.hash)) from error
         except BaseException:
             writer.abort()
             raise

@@ -69,10 +69,10 @@ def read_shard(body: bytes) -> Shard:
         raise too_large("a shard", MAX_SHARD)
     if len(body) < _HEADER.size:
         raise malformed_shard("the header is cut short", 0)
-    tag, version, footer = _HEADER.unpack_from(body)
+    tag, version, _ = _HEADER.unpack_from(body)
     if tag != TAG or version != VERSION:
         raise malformed_shard("it does not begin with the tag of version 2", 0)
-    reader = _Entries(body[: len(body) - footer] if footer else body)
+    reader = _Entries(body)
     files = []
     while (entry := reader.next_header()) is not None:
         files.append(_read_file(reader, entry))
