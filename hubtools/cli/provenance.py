@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import click
 
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.errors import CheckError
+from hubtools.errors import CheckError, UsageError
+
+_COLUMNS = ("source", "claimed", "requested", "reported in raw responses", "verdict")
 
 _WORDS = {
     "RESOLVED": "✓ resolved: the API reports this name",
@@ -89,8 +92,9 @@ def verify(output: Output, targets: tuple[str, ...], **options: Any) -> None:
             progress=progress,
         ).to_json()
     output.table(_COLUMNS, _rows(verdict))
-    if not output.json:
-        _story(output, verdict)
+    if output.quiet:
+        output.line(verdict["verdict"])
+    _story(output, verdict)
     error = None
     try:
         require_acceptable(verdict, job.claim_where)
@@ -132,8 +136,7 @@ def _job(
     # What a person types may lead anywhere; only patterns from files are held below their folder.
     here = Path.cwd()
     patterns = tuple(str(here / target) if ".." in target else target for target in targets)
-    where = "--claim"
-    return _Job(patterns, here, claim, where, requested, self_hosted, served, weights, aliases)
+    return _Job(patterns, here, claim, "--claim", requested, self_hosted, served, weights, aliases)
 
 
 def _from_manifest(folder: Path) -> _Job:
@@ -181,8 +184,9 @@ def _story(output: Output, verdict: Mapping[str, Any]) -> None:
         output.note(f"note  {note}")
     files, start, end = verdict["files"], verdict["created"]["from"], verdict["created"]["to"]
     when = f", responses of {start} to {end}" if start else ""
+    counted = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
     lines = sum(file["lines"] for file in files)
     output.note(
         f"verdict {verdict['verdict']}, evidence grade {verdict['grade']}: "
-        f"{len(files):,} files, {lines:,} lines{when}"
+        f"{counted}, {lines:,} lines{when}"
     )

@@ -42,7 +42,9 @@ def require_acceptable(verdict: Mapping[str, Any], claim_where: str) -> None:
     id, message = _ERRORS[word]
     claim = verdict["claim"]
     mismatch = verdict["first_mismatch"]
-    place = f"{mismatch['file']}:{mismatch['line']}" if mismatch else ""
+    bad = verdict["bad_lines"]
+    first = mismatch or (bad[0] if bad else None)
+    place = f"{first['file']}:{first['line']}" if first else claim_where
     detail = [f"claim   {claim} ({claim_where})"] if claim else []
     for name, role in verdict["roles"].items():
         detail.append(f"logs    {name}: {counts(role)}")
@@ -53,7 +55,7 @@ def require_acceptable(verdict: Mapping[str, Any], claim_where: str) -> None:
     detail.append("Nothing was published.")
     if word == "MIXED" and claim:
         message = "teacher claim contradicted by the logs: more than one model answered"
-    raise CheckError(id, message, where=place or claim_where, detail=detail, next=_NEXT[id])
+    raise CheckError(id, message, where=place, detail=detail, next=_NEXT[id])
 
 
 def counts(role: Mapping[str, Any]) -> str:

@@ -41,7 +41,7 @@ _SELF = (
 
 
 def teacher_label(verdict: Mapping[str, Any]) -> str:
-    """The teacher in a few words, for a table: a reported name and its worth, or that it is unknown.
+    """The teacher in a few words: a reported name and its worth, or that none is known.
 
     Args:
         verdict: what `Verdict.to_json` gives.

@@ -79,10 +79,12 @@ def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
     rows = judge.aliases.within(name, pair.since, pair.until)
     if rows:
         listed = ", ".join(dict.fromkeys(row.target for row in rows))
-        sources = ", ".join(dict.fromkeys(row.source for row in rows))
-        yield f"{name} stood for {listed} when these responses were made ({sources})"
-    if len(judge.aliases.rows(name)) > len(rows):
-        yield f"{name} has meant different weights at different times, so the dates matter"
+        other = len(judge.aliases.rows(name)) > len(rows)
+        yield (
+            f"{name} stood for {listed} when these responses were made"
+            + (", for other weights at other times" if other else "")
+            + f" ({', '.join(dict.fromkeys(row.source for row in rows))})"
+        )
     if not asked or same(asked, name) or snapshot_of(name, asked):
         return
     listed_as = [

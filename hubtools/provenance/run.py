@@ -94,8 +94,7 @@ def verify_logs(
 def _read(
     paths: Mapping[Path, str], root: Path, cache: DigestCache, progress: Progress
 ) -> Iterator[Record | BadLine]:
-    for done, (path, digest) in enumerate(paths.items()):
-        progress("read logs", done, len(paths), "files")
+    for done, (path, digest) in enumerate(paths.items(), 1):
         yield from read_log(path, label(path, root))
         if _digest(path, cache) != digest:
             raise EnvironmentFailure(
@@ -105,7 +104,7 @@ def _read(
                 detail=("Nothing was verified.",),
                 next="wait until its writer has ended, then run the same command again",
             )
-    progress("read logs", len(paths), len(paths), "files")
+        progress("read logs", done, len(paths), "files")
 
 
 def _digest(path: Path, cache: DigestCache) -> str:
