@@ -6,13 +6,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from hubtools.progress import Progress
 
+FIRST_AFTER = 1.0
+"""Seconds after which work that has not ended gets its first line; quick work gets one in all."""
 LINE_EVERY = 5.0
 """Seconds between two lines about the same label."""
 SILENCE = 30.0
 """Seconds without a word after which the last label is named again."""
+TICK = 0.25
 
 
 def amount(done: int, total: int | None, unit: str) -> str:
@@ -33,35 +37,52 @@ def _bytes(done: int, total: int | None) -> str:
     return "/".join(f"{part / scale:.{digits}f}" for part in parts) + f" {name}"
 
 
+@dataclass
+class _Task:
+    started: float
+    due: float
+    far: str = ""
+    told: bool = False
+    ended: bool = False
+
+
 class _Teller:
     def __init__(self, note: Callable[[str], None]) -> None:
         self.note = note
+        self.tasks: dict[str, _Task] = {}
         self.label = ""
-        self.started: dict[str, float] = {}
-        self.due: dict[str, float] = {}
-        self.ended: set[str] = set()
         self.last_word = time.monotonic()
         self.lock = threading.Lock()
 
     def __call__(self, label: str, done: int, total: int | None, unit: str) -> None:
         now = time.monotonic()
         with self.lock:
-            self.started.setdefault(label, now)
+            task = self.tasks.setdefault(label, _Task(now, now + FIRST_AFTER))
             self.label = label
+            task.far = amount(done, total, unit)
             complete = total is not None and done >= total
-            if label not in self.ended and (complete or now >= self.due.get(label, now)):
-                self.due[label] = now + LINE_EVERY
-                self.last_word = now
-                self.note(f"· {label}  {amount(done, total, unit)}")
-            if complete:
-                self.ended.add(label)
+            if not task.ended and (complete or now >= task.due):
+                self._tell(label, task, now)
+            task.ended = task.ended or complete
 
     def beat(self) -> None:
+        """Say what nobody called for: a first line that is due, or a long silence."""
         now = time.monotonic()
         with self.lock:
-            if self.label and now - self.last_word >= SILENCE:
+            task = self.tasks.get(self.label)
+            if task is None:
+                return
+            if not (task.told or task.ended) and now >= task.due:
+                self._tell(self.label, task, now)
+            elif now - self.last_word >= SILENCE:
                 self.last_word = now
-                self.note(f"· {self.label}  still working, {now - self.started[self.label]:.0f} s")
+                self.note(f"· {self.label}  still working, {now - task.started:.0f} s")
+
+    def _tell(self, label: str, task: _Task, now: float) -> None:
+        task.due = now + LINE_EVERY
+        task.told = True
+        self.last_word = now
+        self.note(f"· {label}  {task.far}")
 
 
 @contextmanager
@@ -71,7 +92,7 @@ def heartbeat(note: Callable[[str], None]) -> Iterator[Progress]:
     ended = threading.Event()
 
     def watch() -> None:
-        while not ended.wait(SILENCE / 10):
+        while not ended.wait(TICK):
             teller.beat()
 
     watcher = threading.Thread(target=watch, daemon=True)

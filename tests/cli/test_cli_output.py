@@ -163,22 +163,26 @@ def test_progress_off_a_terminal_is_a_line_now_and_then(
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(heartbeat, "TICK", 60)
     with Output().progress() as progress:
         for step in range(101):
             clock[0] = step / 10
             progress("upload model.safetensors", step * 10**7, 10**9, "bytes")
         progress("upload model.safetensors", 10**9, 10**9, "bytes")
+        progress("upload config.json", 0, 700, "bytes")
+        progress("upload config.json", 700, 700, "bytes")
     assert capsys.readouterr().err.splitlines() == [
-        "· upload model.safetensors  0.0/1.0 GB",
-        "· upload model.safetensors  0.5/1.0 GB",
+        "· upload model.safetensors  0.1/1.0 GB",
+        "· upload model.safetensors  0.6/1.0 GB",
         "· upload model.safetensors  1.0/1.0 GB",
+        "· upload config.json  700/700 bytes",
     ]
 
 
-def test_progress_off_a_terminal_speaks_up_in_a_long_silence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heartbeat, "SILENCE", 0.2)
+def test_progress_off_a_terminal_speaks_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "FIRST_AFTER", 0.1)
+    monkeypatch.setattr(heartbeat, "SILENCE", 0.3)
+    monkeypatch.setattr(heartbeat, "TICK", 0.02)
     said: list[str] = []
     spoke = threading.Event()
 
