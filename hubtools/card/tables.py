@@ -15,7 +15,16 @@ from hubtools.card.rules import (
     protocol_fields,
     suite_metric,
 )
-from hubtools.card.text import Markdown, code, escape, hub_link, sha8, shown_values, value_text
+from hubtools.card.text import (
+    Markdown,
+    code,
+    escape,
+    hub_link,
+    reported_in,
+    sha8,
+    shown_values,
+    value_text,
+)
 from hubtools.facts import Fact
 
 TITLES = {"em": "EM", "f1": "F1", "acc": "accuracy"}
@@ -83,10 +92,19 @@ def evaluations(card: CardInput) -> Evaluations:
     seen: list[str] = []
     groups = []
     for facts in (measured, reported):
-        groups.append(_tables(card, facts, [f for f in facts if is_own(card, f)], seen))
+        others = {f.protocol for f in facts if is_other(card, f)}
+        own = [f for f in facts if is_own(card, f)]
+        alone = [f for f in facts if _is_base(f) and f.protocol not in others] if own else []
+        groups.append(_tables(card, facts, own + alone, seen))
     for facts in (measured, reported):
-        groups.append(_tables(card, facts, [f for f in facts if is_other(card, f)], seen))
+        others_of = [f for f in facts if is_other(card, f)]
+        alone = [f for f in facts if _is_base(f) and f.protocol not in seen]
+        groups.append(_tables(card, facts, others_of + alone, seen))
     return Evaluations(*groups)
+
+
+def _is_base(fact: Fact) -> bool:
+    return fact.subject.member == BASE_MEMBER
 
 
 def _tables(
@@ -98,9 +116,7 @@ def _tables(
         context = [
             f
             for f in facts
-            if f.protocol == protocol
-            and f not in shown
-            and (f.subject.member == BASE_MEMBER or is_own(card, f))
+            if f.protocol == protocol and f not in shown and (_is_base(f) or is_own(card, f))
         ]
         tables.append(_table(card, protocol, context + shown, seen))
         seen.append(protocol)
@@ -213,16 +229,14 @@ def _interval_notes(facts: Iterable[Fact]) -> list[str]:
 def _source_notes(card: CardInput, facts: Sequence[Fact]) -> list[str]:
     files = dict.fromkeys((f.source.path, f.source.sha256) for f in facts)
     named = ", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files)
-    notes = [Markdown(f"Source: {named}.")]
-    quotes = dict.fromkeys(f.source.quote for f in facts if f.source.quote)
-    if quotes:
-        notes.append(Markdown("Reported in " + "; ".join(map(escape, quotes)) + "."))
+    notes: list[str] = [Markdown(f"Source: {named}.")]
+    notes += reported_in(f.source.quote for f in facts)
     for fact in facts:
         if fact.status == "unverified":
             who = member_label(card, fact.subject.member)
             value = escape(" and ".join(shown_values(fact)))
             notes.append(Markdown(f"{value} ({who}): not verified which weights it belongs to."))
-    return list(notes)
+    return notes
 
 
 def _difference_notes(card: CardInput, protocol: str, reference: str) -> list[str]:

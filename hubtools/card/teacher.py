@@ -10,7 +10,7 @@ from typing import Any
 from hubtools.card.model import CardInput
 from hubtools.card.rules import in_family
 from hubtools.card.tables import Table
-from hubtools.card.text import Markdown, as_given, code, escape, sha8
+from hubtools.card.text import Markdown, as_given, code, escape, reported_in, sha8
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,9 @@ def _log_notes(verdict: Mapping[str, Any]) -> list[str]:
 
 def _from_report(card: CardInput) -> TeacherView:
     facts = [f for f in card.facts.with_prefix("teacher") if in_family(card, f)]
-    said = card.provenance.reason
-    sentences: list[str] = [
-        Markdown(
-            "What follows is the author's statement; the raw logs were not available for this"
-            f" card, so it is not verified here.{' ' + escape(said) if said else ''}"
-        )
-    ]
+    reason = escape(card.provenance.reason).rstrip(".")
+    known = f": {reason}." if reason else "; the raw logs were not available."
+    sentences = (Markdown(f"This is the author's statement; it was not verified here{known}"),)
     roles: dict[str, dict[str, Any]] = {}
     for fact in facts:
         parts = fact.id.split(".")
@@ -128,13 +124,12 @@ def _from_report(card: CardInput) -> TeacherView:
                 count,
             )
         )
-    notes = [f"Reported in {quote}." for quote in dict.fromkeys(f.source.quote for f in facts)]
     table = Table(
         columns=("Role", "Requested", "Reported in responses", "k/n"),
         rows=tuple(rows),
-        notes=tuple(notes),
+        notes=tuple(reported_in(f.source.quote for f in facts)),
     )
-    return TeacherView(tuple(sentences), table if rows else None)
+    return TeacherView(sentences, table if rows else None)
 
 
 def fact_value(fact: Any) -> str:

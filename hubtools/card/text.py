@@ -7,6 +7,7 @@ as Markdown by the author) before.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from hubtools.facts import Fact, Spread
@@ -138,3 +139,16 @@ def value_text(fact: Fact) -> str:
     if fact.spread is not None:
         parts.append(spread_text(fact.spread))
     return ", ".join(parts)
+
+
+def reported_in(quotes: Iterable[str]) -> list[Markdown]:
+    """One line a source, with its quotes: `source: “words”` as facts carry them."""
+    grouped: dict[str, list[str]] = {}
+    for quote in dict.fromkeys(quotes):
+        if quote:
+            source, mark, words = quote.partition(": “")
+            grouped.setdefault(source if mark else "", []).append(f"“{words}" if mark else quote)
+    return [
+        Markdown(f"Reported{f' in {escape(source)}' if source else ''}: {escape('; '.join(words))}")
+        for source, words in grouped.items()
+    ]

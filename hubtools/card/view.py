@@ -10,7 +10,7 @@ from hubtools.card.model import BASE_MEMBER, CardInput, ComparisonRow, MemberRow
 from hubtools.card.rules import in_family, is_commit, is_repo_id
 from hubtools.card.tables import Evaluations, Table, evaluations, member_label, metric_title
 from hubtools.card.teacher import TeacherView, fact_value, teacher
-from hubtools.card.text import Markdown, cell, code, escape, hub_link, link, sha8, size
+from hubtools.card.text import Markdown, cell, code, escape, hub_link, link, reported_in, sha8, size
 from hubtools.card.usage import Snippet, snippets
 
 KINDS = {
@@ -122,7 +122,9 @@ def _evaluated(tables: Evaluations) -> str:
         if others
         else ""
     )
-    return f"**Not evaluated**: there is no measured or reported value of this checkpoint.{more}"
+    return Markdown(
+        f"**Not evaluated**: no value of this checkpoint was measured or reported.{more}"
+    )
 
 
 def _effects(card: CardInput, *, sisters: bool) -> list[str]:
@@ -181,9 +183,7 @@ def _training(card: CardInput) -> Table | None:
     files = dict.fromkeys((f.source.path, f.source.sha256) for f in facts)
     named = ", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files)
     notes: list[str] = [Markdown(f"Source: {named}.")]
-    quotes = dict.fromkeys(f.source.quote for f in facts if f.source.quote)
-    if quotes:
-        notes.append("Reported in " + "; ".join(quotes) + ".")
+    notes += reported_in(f.source.quote for f in facts)
     return Table(columns=("Setting", "Value", "Status"), rows=rows, notes=tuple(notes))
 
 
