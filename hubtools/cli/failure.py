@@ -8,11 +8,12 @@ import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from hubtools import __version__
-from hubtools.cli.output import Color, paint, use_color
+from hubtools.cli.output import ANSWERED, Color, paint, use_color
 from hubtools.cli.text import clean, redact
 from hubtools.errors import EnvironmentFailure, ExitCode, HubtoolsError, UsageError
 
@@ -39,8 +40,10 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
     """Run `cli` on `argv` and return the exit code; every failure is printed here, once.
 
     On stderr: `error[ID]: message`, the place, the details, `next:`. With `--json` also
-    `{"schema": "hubtools.error/1", "error": {…}}` on stdout.
+    `{"schema": "hubtools.error/1", "error": {…}}` on stdout, unless the command already printed
+    its object there (a check that found something prints what it found).
     """
+    meta: dict[str, Any] = {}
     # Not cli.main(): Click would end the process by itself, and in silence, on any EPIPE.
     try:
         if instruction := os.environ.get("_HUBTOOLS_COMPLETE"):
@@ -48,6 +51,7 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
 
             return shell_complete(cli, {}, "hubtools", "_HUBTOOLS_COMPLETE", instruction)
         with cli.make_context("hubtools", list(argv)) as context:
+            meta = context.meta
             cli.invoke(context)
         sys.stdout.flush()
         return 0
@@ -56,20 +60,29 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
     except click.exceptions.NoArgsIsHelpError as help_wanted:
         click.echo(help_wanted.format_message(), err=True)
         return int(ExitCode.USAGE)
-    except HubtoolsError as error:
-        return _report(error, argv)
-    except click.UsageError as usage:
-        return _report(_usage(usage), argv)
-    except click.ClickException as failure:
-        return _report(EnvironmentFailure("HT001", failure.format_message()), argv)
-    except (click.Abort, KeyboardInterrupt) as stop:
-        return _report(_stopped(stop), argv)
-    except Exception as bug:
-        if isinstance(bug, BrokenPipeError) and _reader_gone():
+    except (Exception, KeyboardInterrupt) as problem:
+        if isinstance(problem, BrokenPipeError) and _reader_gone():
             return READER_GONE
-        if os.environ.get("HUBTOOLS_DEBUG") == "1":
-            raise
-        return _report(_missing_extra(bug) or _crashed(bug, argv), argv)
+        return _report(_as_error(problem, argv), argv, answered=ANSWERED in meta)
+
+
+def _as_error(problem: BaseException, argv: Sequence[str]) -> HubtoolsError:
+    """What a person reads about any way to fail.
+
+    Raises:
+        BaseException: the problem itself, when it is a bug and HUBTOOLS_DEBUG=1.
+    """
+    if isinstance(problem, HubtoolsError):
+        return problem
+    if isinstance(problem, click.UsageError):
+        return _usage(problem)
+    if isinstance(problem, click.ClickException):
+        return EnvironmentFailure("HT001", problem.format_message())
+    if isinstance(problem, click.Abort | KeyboardInterrupt):
+        return _stopped(problem)
+    if os.environ.get("HUBTOOLS_DEBUG") == "1":
+        raise problem
+    return _missing_extra(problem) or _crashed(problem, argv)
 
 
 def show(error: HubtoolsError, color: bool) -> str:
@@ -83,11 +96,11 @@ def show(error: HubtoolsError, color: bool) -> str:
     return "\n".join(lines)
 
 
-def _report(error: HubtoolsError, argv: Sequence[str]) -> int:
+def _report(error: HubtoolsError, argv: Sequence[str], *, answered: bool) -> int:
     options = argv[: argv.index("--")] if "--" in argv else argv
     try:
         sys.stderr.write(show(error, use_color(_color(options), sys.stderr)) + "\n")
-        if "--json" in options:
+        if "--json" in options and not answered:
             value = {"schema": "hubtools.error/1", "error": error.to_json()}
             sys.stdout.write(redact(json.dumps(value)) + "\n")
         sys.stdout.flush()
@@ -118,7 +131,7 @@ def _stopped(stop: BaseException) -> HubtoolsError:
     )
 
 
-def _missing_extra(bug: Exception) -> HubtoolsError | None:
+def _missing_extra(bug: BaseException) -> HubtoolsError | None:
     if not isinstance(bug, ModuleNotFoundError) or bug.name is None:
         return None
     module = bug.name.partition(".")[0]
@@ -133,7 +146,7 @@ def _missing_extra(bug: Exception) -> HubtoolsError | None:
     )
 
 
-def _crashed(bug: Exception, argv: Sequence[str]) -> HubtoolsError:
+def _crashed(bug: BaseException, argv: Sequence[str]) -> HubtoolsError:
     what = f"{type(bug).__name__}: {str(bug).strip().partition(chr(10))[0]}"
     return EnvironmentFailure(
         "HT990",
@@ -143,7 +156,7 @@ def _crashed(bug: Exception, argv: Sequence[str]) -> HubtoolsError:
     )
 
 
-def _crash_report(bug: Exception, argv: Sequence[str]) -> str:
+def _crash_report(bug: BaseException, argv: Sequence[str]) -> str:
     import platform
     import traceback
     from datetime import UTC, datetime

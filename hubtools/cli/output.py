@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 Color = Literal["auto", "always", "never"]
 
+ANSWERED = "hubtools.answered"
+"""Key in a Click context's `meta`: the one JSON object of this run has been printed."""
+
 _PAINT = {"✓": "green", "✗": "red", "!": "yellow", "warning": "yellow", "error": "red"}
 
 
@@ -63,8 +66,12 @@ class Output:
             schema: `hubtools.<name>/<version>`, described in `docs/schemas`.
             data: JSON values; NaN and infinities are refused (ValueError).
         """
-        if self.json:
-            self._data(json.dumps({"schema": schema, **data}, allow_nan=False))
+        if not self.json:
+            return
+        self._data(json.dumps({"schema": schema, **data}, allow_nan=False))
+        context = click.get_current_context(silent=True)
+        if context is not None:
+            context.meta[ANSWERED] = True
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Rows on stdout: aligned on a terminal, tab-separated with a header line elsewhere."""

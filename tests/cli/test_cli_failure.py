@@ -77,6 +77,21 @@ def test_json_adds_the_error_object_on_stdout(capsys: Captured) -> None:
     assert "error[HT301]: remote moved, hf_[redacted]" in err
 
 
+def test_a_command_that_answered_and_then_fails_prints_no_second_object(
+    capsys: Captured,
+) -> None:
+    @click.command("go")
+    @with_output
+    def go(output: Output) -> None:
+        output.result("hubtools.sample/1", {"stale": 2})
+        raise CheckError("HT521", "2 cards are stale")
+
+    assert run(go, ["--json"]) == 3
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"schema": "hubtools.sample/1", "stale": 2}
+    assert err == "error[HT521]: 2 cards are stale\n"
+
+
 @pytest.mark.parametrize(
     ("problem", "code"),
     [
