@@ -13,7 +13,6 @@ Kind = Literal[
     "nothing_scored",
     "other_run",
     "missing_package",
-    "disk",
 ]
 
 

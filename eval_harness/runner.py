@@ -80,7 +80,8 @@ def run(
         raise HarnessError(
             "nothing_scored", f"all {len(samples)} questions failed: {why}", where=str(path)
         )
-    record = {"schema": SCHEMA, **about, **summary(samples, suite.scorers)}
+    described = {"title": suite.title, "description": suite.description}
+    record = {"schema": SCHEMA, **about, **described, **summary(samples, suite.scorers)}
     record["samples_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     record["engine"] = backend.describe()
     record["date"] = datetime.now(UTC).date().isoformat()

@@ -44,7 +44,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite as read from disk; `digest` names everything that decides what is asked and scored."""
+    """A suite as read from disk; `digest` names all that decides what is asked and scored."""
 
     id: str
     version: str

@@ -123,7 +123,7 @@ class OpenAIBackend:
 
     def _refused(self, response: Any) -> HarnessError:
         return HarnessError(
-            "refused",
+            "refused" if response.status_code in (401, 403) else "unreachable",
             f"the server says HTTP {response.status_code}: {self._words(response)}",
             where=public_url(self._url),
             next="check the key, the model's name and that the address ends in /v1",

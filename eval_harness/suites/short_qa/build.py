@@ -83,11 +83,6 @@ def _closed_book(draw: random.Random) -> Iterator[Record]:
         }
 
 
-def _ask(question: str, answer: object, package: str, key: object, field: str) -> Record:
-    source = {"package": package, "key": str(key), "field": field}
-    return {"question": question, "answers": [str(answer)], "source": source}
-
-
 def _country(key: str) -> tuple[str, list[Record]]:
     import pycountry
 
@@ -129,7 +124,7 @@ def _exception(key: str) -> tuple[str, list[Record]]:
 
 def _status(key: int) -> tuple[str, list[Record]]:
     phrase = http.HTTPStatus(key).phrase
-    ask = partial(_ask, "python:http.HTTPStatus", key)
+    ask = partial(_ask, "python:http.HTTPStatus", str(key))
     return f"The reason phrase of HTTP status {key} is {phrase}.", [
         ask("value", f'Which HTTP status has the reason phrase "{phrase}"?', key),
         ask("phrase", f"What is the reason phrase of HTTP status {key}?", phrase),
