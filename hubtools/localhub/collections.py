@@ -11,7 +11,7 @@ from typing import Any
 from hubtools.localhub.accounts import Caller
 from hubtools.localhub.failures import ApiFailure, bad_request
 from hubtools.localhub.history import iso_date
-from hubtools.localhub.state import Answer, Call
+from hubtools.localhub.state import Answer, Call, text_of
 
 _ITEM_TYPES = ("model", "dataset", "space", "paper", "collection")
 
@@ -19,7 +19,7 @@ _ITEM_TYPES = ("model", "dataset", "space", "paper", "collection")
 def create(call: Call) -> Answer:
     """POST /api/collections; 409 with the slug when this owner has one of that title."""
     asked = call.json()
-    title, owner = str(asked.get("title", "")).strip(), str(asked.get("namespace", ""))
+    title, owner = text_of(asked, "title").strip(), text_of(asked, "namespace")
     if not title or not owner:
         raise bad_request("a collection needs a title and a namespace")
     _require_owner(call.caller, owner)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,9 +33,12 @@ from hubtools.localhub.history import (
 )
 from hubtools.localhub.objects import ObjectError, ObjectStore
 from hubtools.localhub.repos import writable
-from hubtools.localhub.state import Hub
+from hubtools.localhub.state import Hub, text_of
 from hubtools.localhub.validation import check_folders, check_path, validate_card
 
+_POINTER = re.compile(
+    rb"version https://git-lfs\.github\.com/spec/v1\noid sha256:([0-9a-f]{64})\nsize (\d{1,15})\n"
+)
 REGULAR_LIMIT = 10 << 20
 LINE_LIMIT = REGULAR_LIMIT * 4 // 3 + (64 << 10)
 
@@ -71,25 +75,30 @@ class Draft:
         handler(self, value)
 
     def _header(self, value: dict[str, Any]) -> None:
-        summary, description = str(value.get("summary", "")), str(value.get("description") or "")
+        summary, description = text_of(value, "summary"), text_of(value, "description")
         if not summary.strip():
             raise bad_request("a commit needs a summary")
         text = f"{summary}\n\n{description}" if description else summary
         self.message = text.replace("\0", "").replace("\r\n", "\n")
-        self.parent = value.get("parentCommit")
+        self.parent = text_of(value, "parentCommit") or None
 
     def _file(self, value: dict[str, Any]) -> None:
         path = check_path(value.get("path"))
-        content = str(value.get("content", ""))
+        content = text_of(value, "content")
         if value.get("encoding", "utf-8") == "base64":
             try:
                 data = base64.b64decode(content, validate=True)
             except binascii.Error as error:
                 raise bad_request(f"{path}: content is not base64") from error
         else:
-            data = content.encode()
+            data = content.encode("utf-8", "surrogatepass")
         if len(data) > REGULAR_LIMIT:
             raise bad_request(f"{path}: files over {REGULAR_LIMIT >> 20} MiB must be sent as LFS")
+        pointer = _POINTER.fullmatch(data)
+        if pointer:  # git would take it for the file it points to, and so does the Hub
+            oid, size = pointer.group(1).decode(), int(pointer.group(2))
+            self._lfs_file({"path": path, "oid": oid, "size": size})
+            return
         if path == "README.md":
             verdict = validate_card(data.decode("utf-8", "replace"))
             if verdict.errors:

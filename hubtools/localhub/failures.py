@@ -14,16 +14,24 @@ class ApiFailure(Exception):
         message: one line for the user; also the `X-Error-Message` header.
         code: `X-Error-Code`: RepoNotFound, RevisionNotFound, EntryNotFound, GatedRepo or empty.
         body: further JSON fields, for example the `url` of the repo that is there already.
+        headers: further headers.
     """
 
     def __init__(
-        self, status: int, message: str, *, code: str = "", body: Mapping[str, Any] | None = None
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str = "",
+        body: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
         self.code = code
         self.body = dict(body or {})
+        self.headers = dict(headers or {})
 
 
 def bad_request(message: str) -> ApiFailure:

@@ -56,6 +56,14 @@ def faults_from_json(data: Iterable[Mapping[str, Any]]) -> list[Fault]:
     return [Fault(**item) for item in data]
 
 
+@dataclass
+class _Rule:
+    """A fault and how many requests it matched so far."""
+
+    fault: Fault
+    seen: int = 0
+
+
 class _Cut(Exception):
     """The connection is to be closed without another byte."""
 
@@ -65,9 +73,10 @@ class FaultInjector:
 
     def __init__(self, app: ASGIApp, faults: Iterable[Fault]) -> None:
         self._app = app
-        self._rules = [[fault, 0] for fault in faults]
+        self._rules = [_Rule(fault) for fault in faults]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, with the fault that is due or without one."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -84,10 +93,10 @@ class FaultInjector:
     def _due(self, method: str, path: str) -> Fault | None:
         due = None
         for rule in self._rules:
-            fault: Any = rule[0]
+            fault = rule.fault
             if fault.method in ("*", method) and re.search(fault.path, path):
-                rule[1] += 1
-                if due is None and fault.nth <= rule[1] < fault.nth + fault.times:  # type: ignore[operator]
+                rule.seen += 1
+                if due is None and fault.nth <= rule.seen < fault.nth + fault.times:
                     due = fault
         return due
 
@@ -98,7 +107,7 @@ class FaultInjector:
             message = await receive()
             body += message.get("body", b"")
             more = message.get("more_body", False)
-        self._rules = [[fault, 0] for fault in faults_from_json(json.loads(body))]
+        self._rules = [_Rule(fault) for fault in faults_from_json(json.loads(body))]
         await _answer(send, 200, {})
 
 

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from hubtools.localhub.failures import ApiFailure, bad_request
 from hubtools.localhub.objects import ObjectError
 from hubtools.localhub.repos import writable
-from hubtools.localhub.state import Answer, Call, Hub
+from hubtools.localhub.state import Answer, Call, Hub, objects_of
 
 _LIFETIME = 24 * 3600
 _MAX_PARTS = 10_000
@@ -32,8 +32,8 @@ def batch(call: Call) -> Answer:
         writable(connection, call.caller, *call.repo_key)
     if asked.get("operation") != "upload" or asked.get("hash_algo", "sha256") != "sha256":
         raise ApiFailure(422, "only uploads named by sha256 are offered here")
-    multipart = "multipart" in asked.get("transfers", ["basic"])
-    answers = [_answer(call.hub, item, multipart) for item in asked.get("objects", [])]
+    multipart = "multipart" in (asked.get("transfers") or [])
+    answers = [_answer(call.hub, item, multipart) for item in objects_of(asked, "objects")]
     return Answer(
         {"transfer": "multipart" if multipart else "basic", "objects": answers},
         media_type="application/vnd.git-lfs+json",
@@ -118,7 +118,9 @@ def complete(call: Call) -> Answer:
     """POST after the last part: the whole is read once and must match its name."""
     oid, _, upload = _claims(call)
     path = call.hub.objects.scratch(upload)
-    if not call.hub.objects.has(oid):
+    if call.hub.objects.has(oid):
+        path.unlink(missing_ok=True)
+    else:
         if not path.is_file():
             raise bad_request("no part of this upload has arrived")
         try:

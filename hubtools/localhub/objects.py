@@ -78,8 +78,12 @@ class ObjectStore:
     def put(self, data: bytes) -> str:
         """Store bytes that are in memory; returns their sha256."""
         writer = self.begin()
-        writer.write(data)
-        return writer.finish(None)
+        try:
+            writer.write(data)
+            return writer.finish(None)
+        except BaseException:
+            writer.abort()
+            raise
 
     def scratch(self, name: str) -> Path:
         """A file in `tmp/` for parts that arrive out of order (`name` is made by the server)."""

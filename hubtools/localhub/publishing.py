@@ -14,7 +14,6 @@ from hubtools.localhub.history import (
     find_entry,
     get_blob,
     get_commit,
-    iso_date,
     resolve_revision,
 )
 from hubtools.localhub.patterns import is_ignored, is_lfs, lfs_patterns
@@ -27,7 +26,7 @@ from hubtools.localhub.repos import (
     readable,
     writable,
 )
-from hubtools.localhub.state import Answer, Call
+from hubtools.localhub.state import Answer, Call, objects_of, text_of
 from hubtools.localhub.validation import check_path, validate_card
 
 _TOKEN_SECONDS = 3600
@@ -51,11 +50,7 @@ def whoami(call: Call) -> Answer:
             "orgs": [{"type": "org", "name": name, "roleInOrg": "admin"} for name in orgs],
             "auth": {
                 "type": "access_token",
-                "accessToken": {
-                    "displayName": "local",
-                    "role": caller.role,
-                    "createdAt": iso_date(0),
-                },
+                "accessToken": {"displayName": "local", "role": caller.role},
             },
         }
     )
@@ -73,12 +68,12 @@ def create_repo(call: Call) -> Answer:
 def delete_repo(call: Call) -> Answer:
     """DELETE /api/repos/delete; its objects stay on disk, for others may share them."""
     asked = call.json()
-    name = str(asked.get("name", ""))
-    owner = asked.get("organization") or call.caller.name
+    name = text_of(asked, "name")
+    owner = text_of(asked, "organization", call.caller.name)
     if "/" in name:
         owner, _, name = name.partition("/")
     with call.hub.database.writing() as connection:
-        repo = writable(connection, call.caller, asked.get("type") or "model", str(owner), name)
+        repo = writable(connection, call.caller, text_of(asked, "type", "model"), owner, name)
         connection.execute("DELETE FROM repos WHERE id = ?", (repo.id,))
     return Answer({"deleted": repo.full_name})
 
@@ -114,7 +109,7 @@ def auth_check_write(call: Call) -> Answer:
 
 def validate_yaml(call: Call) -> Answer:
     """POST /api/validate-yaml: the card rules, without pushing."""
-    verdict = validate_card(str(call.json().get("content", "")))
+    verdict = validate_card(text_of(call.json(), "content"))
     return Answer(verdict.to_json(), status=400 if verdict.errors else 200)
 
 
@@ -127,18 +122,20 @@ def preupload(call: Call) -> Answer:
         commit = resolve_revision(connection, repo.id, call.args["rev"])
         tree = get_commit(connection, commit).tree
 
-        def text_of(path: str) -> str:
+        def content(path: str) -> str:
             entry = find_entry(connection, tree, path)
             if entry is None or entry.is_tree:
                 return ""
             where = call.hub.objects.path(get_blob(connection, entry.oid).sha256)
             return where.read_text(errors="replace")
 
-        patterns = lfs_patterns(text_of(".gitattributes"))
-        ignore = str(asked.get("gitIgnore") or text_of(".gitignore"))
+        patterns = lfs_patterns(content(".gitattributes"))
+        ignore = text_of(asked, "gitIgnore") or content(".gitignore")
         answers = []
-        for item in asked.get("files", []):
+        for item in objects_of(asked, "files"):
             path, size = check_path(item.get("path")), item.get("size", 0)
+            if not isinstance(size, int):
+                raise bad_request(f"{path}: size must be a number")
             entry = find_entry(connection, tree, path)
             blob = get_blob(connection, entry.oid) if entry and not entry.is_tree else None
             lfs = size > 0 and (

@@ -15,7 +15,7 @@ from hubtools.localhub.history import (
     set_ref,
 )
 from hubtools.localhub.repos import readable, writable
-from hubtools.localhub.state import Answer, Call
+from hubtools.localhub.state import Answer, Call, text_of
 from hubtools.localhub.validation import check_branch
 
 
@@ -40,7 +40,7 @@ def list_refs(call: Call) -> Answer:
 
 def create_branch(call: Call) -> Answer:
     """POST …/branch/{branch}."""
-    start = str(call.json().get("startingPoint") or "main")
+    start = text_of(call.json(), "startingPoint", "main")
     return _create(call, HEADS, call.args["branch"], start, "")
 
 
@@ -54,8 +54,8 @@ def delete_branch(call: Call) -> Answer:
 def create_tag(call: Call) -> Answer:
     """POST …/tag/{rev}."""
     asked = call.json()
-    tag = str(asked.get("tag", ""))
-    return _create(call, TAGS, tag, call.args["rev"], str(asked.get("message") or ""))
+    tag, message = text_of(asked, "tag"), text_of(asked, "message")
+    return _create(call, TAGS, tag, call.args["rev"], message)
 
 
 def delete_tag(call: Call) -> Answer:
@@ -66,7 +66,7 @@ def delete_tag(call: Call) -> Answer:
 def super_squash(call: Call) -> Answer:
     """POST …/super-squash/{branch}: one commit with the branch's tree and no past."""
     branch = call.args["branch"]
-    message = str(call.json().get("message") or f"Super-squash branch '{branch}'")
+    message = text_of(call.json(), "message", f"Super-squash branch '{branch}'")
     with call.hub.database.writing() as connection:
         repo = writable(connection, call.caller, *call.repo_key)
         head = find_ref(connection, repo.id, HEADS + branch)

@@ -11,11 +11,12 @@ from hubtools.digests import git_blob_sha1
 from hubtools.localhub.accounts import Caller, add_user
 from hubtools.localhub.failures import ApiFailure, bad_request
 from hubtools.localhub.history import Blob, add_commit, remember_blob
-from hubtools.localhub.state import Hub
+from hubtools.localhub.state import Hub, text_of
 from hubtools.localhub.vocabulary import LFS_PATTERNS
 
 PREFIX = {"model": "", "dataset": "datasets/", "space": "spaces/"}
 _GATES = {"auto": "auto", "manual": "manual", False: ""}
+_RESERVED = frozenset({"api", "models", "datasets", "spaces", "collections", "_lfs", "_xet"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,96}")
 
 
@@ -61,6 +62,7 @@ def check_name(name: str, what: str) -> None:
         and "--" not in name
         and ".." not in name
         and not name.endswith(".git")
+        and not (what == "namespace" and name.lower() in _RESERVED)
     )
     if not fine:
         raise bad_request(
@@ -150,10 +152,10 @@ def create(hub: Hub, caller: Caller, asked: dict[str, Any]) -> tuple[Repo, bool]
     Raises:
         ApiFailure: 400 for a bad name, 401 or 403 without the right to.
     """
-    owner, name = asked.get("organization") or caller.name, str(asked.get("name", ""))
+    owner, name = text_of(asked, "organization", caller.name), text_of(asked, "name")
     if "/" in name:
         owner, _, name = name.partition("/")
-    type = asked.get("type") or "model"
+    type = text_of(asked, "type", "model")
     if type not in PREFIX:
         raise bad_request(f"unknown repo type {type!r}")
     _require_write(caller, owner)
@@ -172,7 +174,7 @@ def create(hub: Hub, caller: Caller, asked: dict[str, Any]) -> tuple[Repo, bool]
         row = connection.execute(
             "INSERT INTO repos (type, owner, name, private, sdk, created)"
             " VALUES (?, ?, ?, ?, ?, ?) RETURNING id",
-            (type, owner, name, private, str(asked.get("sdk") or ""), now),
+            (type, owner, name, private, text_of(asked, "sdk"), now),
         ).fetchone()
         remember_blob(connection, blob)
         files = {".gitattributes": blob.oid}
@@ -225,8 +227,8 @@ def move(connection: sqlite3.Connection, caller: Caller, asked: dict[str, Any]) 
     Raises:
         ApiFailure: 409 when the new name is taken.
     """
-    type = asked.get("type") or "model"
-    source, target = str(asked.get("fromRepo", "")), str(asked.get("toRepo", ""))
+    type = text_of(asked, "type", "model")
+    source, target = text_of(asked, "fromRepo"), text_of(asked, "toRepo")
     owner, _, name = source.partition("/")
     repo = writable(connection, caller, type, owner, name)
     owner, _, name = target.partition("/")

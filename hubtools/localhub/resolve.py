@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from hubtools.localhub.failures import ApiFailure
 from hubtools.localhub.history import file_at, resolve_revision
 from hubtools.localhub.repos import check_gate, readable
 from hubtools.localhub.state import Answer, Call
@@ -22,7 +23,11 @@ def resolve(call: Call) -> Answer:
         repo = readable(connection, call.caller, *call.repo_key)
         check_gate(call.caller, repo)
         commit = resolve_revision(connection, repo.id, revision)
-        blob = file_at(connection, commit, path, revision)
+        try:
+            blob = file_at(connection, commit, path, revision)
+        except ApiFailure as failure:
+            failure.headers["X-Repo-Commit"] = commit  # clients remember absence by commit
+            raise
     etag = f'"{blob.sha256 if blob.lfs else blob.oid}"'
     headers = {
         "X-Repo-Commit": commit,

@@ -206,9 +206,7 @@ def running(
 ) -> Iterator[LocalHub]:
     """Run a Hub in a child process while the block lasts; it also dies with this process.
 
-    Args:
-        root, port, xet, faults, lfs_part: as for `serve`.
-        log: where its story goes (appended).
+    Takes what `serve` takes, and `log`, the file its story is appended to.
 
     Raises:
         HubtoolsError: what `serve` raises, and HT606 when the child ends before it is ready.

@@ -111,6 +111,32 @@ class Call:
         return TYPES[kind], self.args["owner"], self.args["name"]
 
 
+def text_of(data: Mapping[str, Any], name: str, default: str = "") -> str:
+    """A JSON field that is text; `default` when it is missing or null.
+
+    Raises:
+        ApiFailure: 400 when it is something else.
+    """
+    value = data.get(name)
+    if value is None:
+        return default
+    if not isinstance(value, str):
+        raise bad_request(f"{name} must be text, not {str(value)[:40]!r}")
+    return value
+
+
+def objects_of(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """A JSON field that is a list of objects; empty when it is missing.
+
+    Raises:
+        ApiFailure: 400 when it is something else.
+    """
+    value = data.get(name) or []
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise bad_request(f"{name} must be a list of objects")
+    return value
+
+
 @dataclass(frozen=True)
 class Answer:
     """What an endpoint answers: JSON, text, or (when `file` is set) a file with ranges."""

@@ -18,7 +18,7 @@ from hubtools.localhub.failures import bad_request
 from hubtools.localhub.vocabulary import LANGUAGE_WORDS, LANGUAGES, LICENSES
 
 MAX_FOLDER_ENTRIES = 10_000
-_FRONT = re.compile(r"\A﻿?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _REPO_ID = re.compile(r"[A-Za-z0-9_][\w.-]{0,95}(?:/[A-Za-z0-9_][\w.-]{0,95})?", re.ASCII)
 
 
@@ -43,8 +43,10 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for name, _ in node.value:
+            if name.tag == "tag:yaml.org,2002:merge":
+                continue
             key = self.construct_object(name, deep=True)
-            if isinstance(key, Hashable) and key in seen and name.tag != "tag:yaml.org,2002:merge":
+            if isinstance(key, Hashable) and key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"duplicated mapping key {key!r}", name.start_mark
                 )
