@@ -86,9 +86,11 @@ def show(output: Output, target: str, family: Path | None) -> None:
     card = render_member(release, members[0], release.family.root / "rendered")
     output.result("hubtools.card-show/1", {"member": card.member.id, "text": card.text})
     if sys.stdout.isatty() and not output.json:
-        from hubtools.card.show import show_card
+        from rich.console import Console
 
-        show_card(card.text)
+        from hubtools.card.show import terminal_card
+
+        Console().print(terminal_card(card.text))
     else:
         output.line(card.text.rstrip("\n"))
 
@@ -108,8 +110,8 @@ def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> 
     from hubtools.release.locate import locate
 
     found, members = locate((target,), family, Path.cwd())
-    with open_session(output, hub, found.root / ".hubtools") as session:
-        release = open_release(found, members, clock=time.time, session=session)
+    with open_session(output, hub, found.root / ".hubtools") as connection:
+        release = open_release(found, members, clock=time.time, **connection._asdict())
         file = adopting.adopt(release, members[0])
     output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file)})
     output.line(str(file))
@@ -124,7 +126,7 @@ def _opened(
     from hubtools.release.locate import locate
 
     found, members = locate(targets, family, Path.cwd())
-    release = open_release(found, members, clock=time.time, note=output.note)
+    release = open_release(found, members, clock=time.time, note=output.note, project=Path.cwd())
     if found.manifest.inputs is not None and all(
         member.checkpoint is not None and member.checkpoint.is_dir() for member in members
     ):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from hubtools.cli.hubs import open_session
+from hubtools.cli.hubs import OFFLINE, open_session
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
 
@@ -35,8 +35,15 @@ def status(output: Output, family: Path | None, offline: bool, hub: str | None) 
 
     found, members = locate((), family, Path.cwd())
     state = found.root / ".hubtools"
-    with nullcontext() if offline else open_session(output, hub, state) as session:
-        release = open_release(found, members, clock=time.time, session=session, note=output.note)
+    with nullcontext(OFFLINE) if offline else open_session(output, hub, state) as connection:
+        release = open_release(
+            found,
+            members,
+            clock=time.time,
+            note=output.note,
+            project=Path.cwd(),
+            **connection._asdict(),
+        )
         plan = make_plan(release)
     columns = {"weights": "merge", "evaluation": "evaluate", "provenance": "verify"}
     columns |= {"card": "render", "sealed": "seal"}

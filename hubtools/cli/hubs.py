@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from hubtools.cli.output import Output
 from hubtools.settings import LOCAL, resolve
@@ -14,8 +14,18 @@ if TYPE_CHECKING:
     from hubtools.hub.session import Session
 
 
+class Connection(NamedTuple):
+    """A session (None: no Hub is asked) and what plans and receipts call its Hub."""
+
+    session: Session | None
+    hub: str
+
+
+OFFLINE = Connection(None, "")
+
+
 @contextmanager
-def open_session(output: Output, hub: str | None, state: Path) -> Iterator[Session]:
+def open_session(output: Output, hub: str | None, state: Path) -> Iterator[Connection]:
     """A session with the chosen Hub; `local` runs the embedded one as long as the command does.
 
     Args:
@@ -27,12 +37,12 @@ def open_session(output: Output, hub: str | None, state: Path) -> Iterator[Sessi
 
     settings = resolve({"hub": hub})
     if settings.hub != LOCAL:
-        yield connect(settings.hub)
+        yield Connection(connect(settings.hub), settings.hub)
         return
     from hubtools.localhub.server import running
 
     root = state / "hub"
     with running(root, log=state / "logs" / "hub.log") as server:
         output.note(f"embedded Hub on {server.url} (rehearsal), repos under {root}")
-        yield connect(server.url, token=server.token)
+        yield Connection(connect(server.url, token=server.token), LOCAL)
     output.note(f"to look at it again: hubtools hub serve --root {root}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from hubtools.cli.hubs import open_session
+from hubtools.cli.hubs import OFFLINE, open_session
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
 from hubtools.errors import ExitCode
@@ -45,8 +45,15 @@ def command(
 
     found, members = locate(targets, family, Path.cwd())
     state = found.root / ".hubtools"
-    with nullcontext() if offline else open_session(output, hub, state) as session:
-        release = open_release(found, members, clock=time.time, session=session, note=output.note)
+    with nullcontext(OFFLINE) if offline else open_session(output, hub, state) as connection:
+        release = open_release(
+            found,
+            members,
+            clock=time.time,
+            note=output.note,
+            project=Path.cwd(),
+            **connection._asdict(),
+        )
         plan = make_plan(release)
     print_plan(output, plan, story=False)
     output.result(SCHEMA, plan.to_json())

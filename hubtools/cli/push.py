@@ -34,11 +34,17 @@ def command(
 
     found, members = locate(targets, family, Path.cwd())
     with (
-        open_session(output, hub, found.root / ".hubtools") as session,
+        open_session(output, hub, found.root / ".hubtools") as connection,
         output.progress() as progress,
     ):
         release = open_release(
-            found, members, clock=time.time, session=session, progress=progress, note=output.note
+            found,
+            members,
+            clock=time.time,
+            progress=progress,
+            note=output.note,
+            project=Path.cwd(),
+            **connection._asdict(),
         )
         result = run_release(
             release,

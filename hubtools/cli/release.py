@@ -14,6 +14,7 @@ from hubtools.cli.hubs import open_session
 from hubtools.cli.options import hub_option, with_output, yes_option
 from hubtools.cli.output import Output
 from hubtools.errors import RemoteMovedError, UsageError
+from hubtools.settings import LOCAL
 
 if TYPE_CHECKING:
     from hubtools.family.manifest import Family, Member
@@ -66,9 +67,15 @@ def command(
         planned = _saved(apply)
         found, members = locate(planned.get("targets", targets), family, Path.cwd())
     state = found.root / ".hubtools"
-    with open_session(output, hub, state) as session, output.progress() as progress:
+    with open_session(output, hub, state) as connection, output.progress() as progress:
         release = open_release(
-            found, members, clock=time.time, session=session, progress=progress, note=output.note
+            found,
+            members,
+            clock=time.time,
+            progress=progress,
+            note=output.note,
+            project=Path.cwd(),
+            **connection._asdict(),
         )
         if with_sisters:
             read_remotes(release)
@@ -98,7 +105,12 @@ def report(output: Output, result: dict[str, Any]) -> None:
     elif not pushed:
         output.note("✓ nothing left to do: every repo is as planned")
     for entry in result["members"].values():
-        output.line(entry["repo"] if output.quiet else f"{result['hub']}/{entry['repo']}")
+        shown = (
+            entry["repo"]
+            if output.quiet or result["hub"] == LOCAL
+            else f"{result['hub']}/{entry['repo']}"
+        )
+        output.line(shown)
 
 
 def _from_directory(

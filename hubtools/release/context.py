@@ -12,6 +12,7 @@ from hubtools.family.manifest import Family, Member
 from hubtools.progress import Progress, silent
 from hubtools.release.journal import Journal
 from hubtools.release.store import Store
+from hubtools.resources import template_roots
 
 if TYPE_CHECKING:
     from hubtools.hub.model import RemoteState
@@ -33,7 +34,9 @@ class Release:
         targets: the members that were named; the others only lend their facts.
         state: `.hubtools/` beside the manifest: store, journal, logs, receipts; not weights.
         session: the Hub, None for work that stays on this machine.
+        hub: what the plan calls it: its URL, or `local` for the embedded one.
         remotes: state of each repo when the plan was made.
+        project: where the command runs; its `templates/` overrides the others.
         base: the base model's folder when it came from the Hub rather than the manifest.
     """
 
@@ -44,11 +47,17 @@ class Release:
     journal: Journal
     digests: DigestCache
     session: Session | None = None
+    hub: str = ""
     remotes: dict[str, RemoteState] = field(default_factory=dict)
     progress: Progress = silent
     note: Callable[[str], None] = lambda text: None
     done: Done = field(default_factory=dict)
     base: Path | None = None
+    project: Path | None = None
+
+    def templates(self) -> tuple[Path, ...]:
+        """Template folders in override order."""
+        return template_roots(self.project, self.family.root)
 
     @property
     def base_member(self) -> Member:
@@ -83,8 +92,10 @@ def open_release(
     *,
     clock: Callable[[], float],
     session: Session | None = None,
+    hub: str = "",
     progress: Progress = silent,
     note: Callable[[str], None] = lambda text: None,
+    project: Path | None = None,
 ) -> Release:
     """A release over the state beside the manifest."""
     state = family.root / ".hubtools"
@@ -96,6 +107,8 @@ def open_release(
         journal=Journal(state / "journal.jsonl", clock),
         digests=DigestCache(state / "digests.json"),
         session=session,
+        hub=hub or (session.endpoint if session else ""),
         progress=progress,
         note=note,
+        project=project,
     )

@@ -11,7 +11,7 @@ from hubtools.release.context import Release
 from hubtools.release.plan import Cell
 from hubtools.release.stages import LOCAL_STAGES
 from hubtools.release.stages.attest import attest
-from hubtools.release.stages.base import LocalStage
+from hubtools.release.stages.base import Stage
 from hubtools.release.stages.push import Prepared, prepare, publish
 from hubtools.release.store import Record, stage_key
 
@@ -56,7 +56,7 @@ def walk(release: Release, *, execute: bool) -> tuple[list[Cell], Failures]:
     return cells, failures
 
 
-def settle(release: Release, stage: LocalStage, member: Member, *, execute: bool) -> Cell:
+def settle(release: Release, stage: Stage, member: Member, *, execute: bool) -> Cell:
     """One stage of one target: skipped, remembered, run, or said to wait."""
     place = (stage.name, member.id)
     reason = stage.skip(release, member)
@@ -78,7 +78,7 @@ def settle(release: Release, stage: LocalStage, member: Member, *, execute: bool
 
 
 def _run(
-    release: Release, stage: LocalStage, member: Member, key: str, inputs: Mapping[str, Any]
+    release: Release, stage: Stage, member: Member, key: str, inputs: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     release.journal.write("started", member.id, stage=stage.name, key=key)
     outputs = stage.run(release, member, key)
@@ -89,7 +89,7 @@ def _run(
     return outputs
 
 
-def _missing(release: Release, stage: LocalStage, member: Member) -> str:
+def _missing(release: Release, stage: Stage, member: Member) -> str:
     """The first earlier stage of this target that should have run and has not."""
     by_name = {earlier.name: earlier for earlier in LOCAL_STAGES}
     if member.id == release.base_member.id:

@@ -89,7 +89,10 @@ def gather(release: Release, member: Member) -> Evidence:
         suites=tuple(suites),
         comparisons=tuple(comparisons),
         verdict={k: verdict[k] for k in ("verdict", "paragraph", "label") if k in verdict},
-        files=merged.get("files", {}),
+        files={
+            name: {"size": entry["size"], "sha256": entry["sha256"]}
+            for name, entry in merged.get("files", {}).items()
+        },
         dtype=merged.get("dtype", ""),
         chat=bool(merged.get("talk", {}).get("chat_template", False)),
         released=_released(release),

@@ -18,7 +18,6 @@ from hubtools.files import write_atomic, write_json
 from hubtools.release.cards import card_input
 from hubtools.release.context import Release
 from hubtools.release.evidence import Evidence, evidence_from_json, gather
-from hubtools.resources import template_folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def render_member(release: Release, member: Member, folder: Path) -> Rendered:
     file = folder / f"{name}.md"
     evidence = _evidence(release, member, folder / f"{name}.evidence.json")
     card = card_input(release.family, member, evidence)
-    text = render_card(card, template_folders(release.family.root))
+    text = render_card(card, release.templates())
     old = file.read_text(encoding="utf-8") if file.is_file() else None
     return Rendered(member, file, text, evidence, tuple(lint_card(text, card)), old != text)
 

@@ -39,11 +39,10 @@ def make_plan(release: Release) -> Plan:
     if not any(finding.level == "error" for finding in findings):
         cells, failures = walk(release, execute=False)
         findings += [as_finding(error, name) for name, error in failures.items()]
-    session = release.session
     return _with_work(
         Plan(
             family=release.family.manifest.family.id,
-            hub=session.endpoint if session else "",
+            hub=release.hub,
             targets=tuple(member.id for member in release.targets),
             cells=(),
             repos=(),
@@ -183,6 +182,6 @@ def _sisters(release: Release) -> tuple[str, ...]:
         if member.id in named or remote is None or not remote.exists:
             continue
         card = release.done.get(("render", member.id))
-        if card is None or card["sha256"] != remote.readme_sha256:
+        if card is None or card["files"][README]["sha256"] != remote.readme_sha256:
             stale.append(member.id)
     return tuple(stale)

@@ -1,13 +1,13 @@
 """The pipeline, in order. This tuple is the document."""
 
-from hubtools.release.stages.base import LocalStage
+from hubtools.release.stages.base import Stage
 from hubtools.release.stages.evaluate import Evaluate
 from hubtools.release.stages.merge import Merge
 from hubtools.release.stages.render import Render
 from hubtools.release.stages.seal import Seal
 from hubtools.release.stages.verify import Verify
 
-LOCAL_STAGES: tuple[LocalStage, ...] = (
+LOCAL_STAGES: tuple[Stage, ...] = (
     Verify(),  # which model the teacher logs report: cheap, and it can stop everything
     Merge(),  # weights as published, digests known while writing, then they load and talk
     Evaluate(),  # the suites on base and members, every answer kept

@@ -26,7 +26,7 @@ class Evaluate(Stage):
 
     def skip(self, release: Release, member: Member) -> str:
         """Without suites the card says that nothing was evaluated."""
-        return "" if _suites(release) else "no suites in the manifest"
+        return "" if _suites(release) else "no suites"
 
     def waits_for(self, release: Release, member: Member) -> str:
         """The base model, where it is read and not here yet."""
@@ -38,7 +38,7 @@ class Evaluate(Stage):
         table = release.family.manifest.evaluation
         return {
             "model": _model_digests(release, member),
-            "suites": {s: planned_protocol(s, dtype=table.dtype) for s in _suites(release)},
+            "suites": {suite: _protocol(release, member, suite) for suite in _suites(release)},
             "seeds": list(table.seeds),
         }
 
@@ -48,7 +48,7 @@ class Evaluate(Stage):
         dtype = release.family.manifest.evaluation.dtype
         runs, facts = [], []
         for suite, seed in _cells(release):
-            protocol = planned_protocol(suite, dtype=dtype)
+            protocol = _protocol(release, member, suite)
             name = sha256_json([_model_digests(release, member), protocol, seed])[:16]
             out = release.state / "runs" / name
             record = evaluate(
@@ -110,6 +110,12 @@ def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:
         assert base is not None
         return base, folder, outputs["weights"]
     return folder, None, outputs["weights"]
+
+
+def _protocol(release: Release, member: Member, suite: str) -> dict[str, Any]:
+    model, adapter, _ = _model(release, member)
+    dtype = release.family.manifest.evaluation.dtype
+    return planned_protocol(suite, dtype=dtype, model=model, adapter=adapter)
 
 
 def _model_digests(release: Release, member: Member) -> dict[str, Any]:

@@ -8,11 +8,13 @@ from typing import Any
 
 from hubtools.checkpoint.carry import publishable_files
 from hubtools.checkpoint.facts import checkpoint_facts
+from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
-from hubtools.checkpoint.merge import ENGINE, merge
+from hubtools.checkpoint.merge import ENGINE_VERSION, merge
 from hubtools.checkpoint.talk import talk
-from hubtools.digests import weights_digest
+from hubtools.digests import sha256_bytes, weights_digest
 from hubtools.family.manifest import Member
+from hubtools.files import write_atomic
 from hubtools.release.context import Release
 from hubtools.release.stages.base import Stage, input_digests, same_files
 
@@ -30,11 +32,12 @@ class Merge(Stage):
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
         """Every file of the checkpoint, and of the base where it is read."""
-        kind = release.family.manifest.family.kind
-        base = release.base_path()
+        manifest = release.family.manifest.family
+        kind, base = manifest.kind, release.base_path()
         return {
             "kind": kind,
-            "engine": ENGINE,
+            "names": [manifest.base.repo, manifest.base.revision],
+            "engine": ENGINE_VERSION,
             "checkpoint": input_digests(release, _checkpoint(member)),
             "base": input_digests(release, base) if base is not None and kind != "full" else {},
         }
@@ -57,6 +60,7 @@ class Merge(Stage):
             files, weights, report = result["files"], result["weights"], result["report"]
             for name, entry in files.items():
                 release.digests.remember(folder / name, entry["sha256"])
+                entry["source"] = str(folder / name)
         else:
             folder = checkpoint
             files = _described(release, publishable_files(checkpoint, kind))
@@ -74,7 +78,7 @@ class Merge(Stage):
         )
         return {
             "folder": str(folder),
-            "files": files,
+            "files": _without_paths(release, files, key),
             "weights": digest,
             "report": report,
             "talk": said,
@@ -83,8 +87,8 @@ class Merge(Stage):
         }
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
-        """The weights are where they were, with the digests they had."""
-        return same_files(release, Path(outputs["folder"]), outputs["files"])
+        """The files are where they were, with the digests they had."""
+        return same_files(release, outputs["files"])
 
 
 def _checkpoint(member: Member) -> Path:
@@ -94,6 +98,32 @@ def _checkpoint(member: Member) -> Path:
 
 def _described(release: Release, files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
     return {
-        name: {"size": path.stat().st_size, "sha256": release.digests.sha256(path)}
+        name: {
+            "size": path.stat().st_size,
+            "sha256": release.digests.sha256(path),
+            "source": str(path),
+        }
         for name, path in files.items()
     }
+
+
+def _without_paths(
+    release: Release, files: Mapping[str, Mapping[str, Any]], key: str
+) -> dict[str, Mapping[str, Any]]:
+    """The same files, with configs that name a local base rewritten for the public."""
+    base = release.family.manifest.family.base
+    published = dict(files)
+    for name in ("config.json", "adapter_config.json"):
+        if name not in files:
+            continue
+        data = Path(files[name]["source"]).read_bytes()
+        new = published_config(name, data, base=base.repo, revision=base.revision or "")
+        if new is not None:
+            file = release.state / "published" / key[:16] / name
+            write_atomic(file, new)
+            published[name] = {
+                "size": len(new),
+                "sha256": sha256_bytes(new),
+                "source": str(file),
+            }
+    return published

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hubtools.card.lint import lint_card
+from hubtools.card.lock import card_lock
 from hubtools.card.model import CardInput
-from hubtools.card.render import render_card
-from hubtools.digests import sha256_bytes, sha256_json
+from hubtools.card.render import render_card, template_name
+from hubtools.digests import canonical_json, sha256_bytes, sha256_json
 from hubtools.errors import CheckError
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
+from hubtools.hub.model import README
 from hubtools.release.cards import card_input, card_json
 from hubtools.release.context import BASE, Release
 from hubtools.release.evidence import gather
-from hubtools.release.stages.base import Stage
-from hubtools.resources import template_digest, template_folders
+from hubtools.release.stages.base import Stage, same_files
+from hubtools.resources import template_digest
+
+LOCK = ".hubtools/card.lock.json"
 
 
 class Render(Stage):
@@ -32,16 +37,16 @@ class Render(Stage):
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
         """The card's whole content and the templates with all they include."""
-        folders = template_folders(release.family.root)
+        table = release.family.manifest.family
         return {
             "card": sha256_json(card_json(card_of(release, member))),
-            "templates": template_digest(folders),
+            "templates": template_digest(template_name(table.kind), release.templates()),
         }
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Render and lint; an error finding stops this member."""
         card = card_of(release, member)
-        text = render_card(card, template_folders(release.family.root))
+        text = render_card(card, release.templates())
         findings = lint_card(text, card)
         errors = [finding for finding in findings if finding.level == "error"]
         if errors:
@@ -52,18 +57,29 @@ class Render(Stage):
                 detail=[f"{finding.id} {finding.message}" for finding in errors[1:]],
                 next=errors[0].next or f"hubtools card render {release.family.root}",
             )
-        file = release.state / "cards" / key[:16] / "README.md"
-        write_atomic(file, text.encode())
+        folder = release.state / "cards" / key[:16]
+        templates = template_digest(template_name(card.kind), release.templates())
+        written = {
+            README: text.encode(),
+            LOCK: canonical_json(card_lock(text, card, templates=templates)),
+        }
+        for name, data in written.items():
+            write_atomic(folder / Path(name).name, data)
         return {
-            "path": str(file.relative_to(release.state)),
-            "sha256": sha256_bytes(text.encode()),
+            "files": {
+                name: {
+                    "size": len(data),
+                    "sha256": sha256_bytes(data),
+                    "source": str(folder / Path(name).name),
+                }
+                for name, data in written.items()
+            },
             "findings": [finding.to_json() for finding in findings],
         }
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
         """The rendered card is there, unchanged."""
-        file = release.state / outputs["path"]
-        return file.is_file() and release.digests.sha256(file) == outputs["sha256"]
+        return same_files(release, outputs["files"])
 
 
 def card_of(release: Release, member: Member) -> CardInput:

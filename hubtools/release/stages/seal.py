@@ -13,7 +13,7 @@ from hubtools.errors import CheckError, Finding
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
 from hubtools.hub.localfiles import describe
-from hubtools.hub.model import README, RELEASE_RECORD, LocalFile, files_record
+from hubtools.hub.model import RELEASE_RECORD, LocalFile, files_record
 from hubtools.provenance.secrets import scan_text
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
@@ -85,10 +85,9 @@ def sealed_files(outputs: Mapping[str, Any]) -> tuple[LocalFile, ...]:
 def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
     """Path in the repo → (file on disk, sha256) of all but the release record."""
     merged = release.done[("merge", member.id)]
-    folder = Path(merged["folder"])
-    files = {name: (folder / name, entry["sha256"]) for name, entry in merged["files"].items()}
     card = release.done[("render", member.id)]
-    files[README] = (release.state / card["path"], card["sha256"])
+    written = {**merged["files"], **card["files"]}
+    files = {name: (Path(entry["source"]), entry["sha256"]) for name, entry in written.items()}
     for target in (release.base_member, member):
         for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
             record = release.state / run["path"]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubtools.digests import sha256_json
+from hubtools.digests import sha256_bytes, sha256_json
 from hubtools.family.manifest import Member
+from hubtools.provenance.accept import require_acceptable
+from hubtools.provenance.aliases import bundled_text
 from hubtools.provenance.explain import paragraph, teacher_label
 from hubtools.provenance.facts import verdict_facts
-from hubtools.provenance.run import log_digests, require_acceptable, rules_digest, verify_logs
+from hubtools.provenance.run import log_digests, verify_logs
+from hubtools.provenance.verdict import RULES_VERSION
 from hubtools.release.context import Release
 from hubtools.release.stages.base import Stage
 
@@ -29,7 +32,7 @@ class Verify(Stage):
     def skip(self, release: Release, member: Member) -> str:
         """Families whose manifest declares no logs say so on the card."""
         table = release.family.manifest.provenance
-        return "" if table.status == "logs" else f"{table.status}: {table.reason}"
+        return "" if table.status == "logs" else "no logs"
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
         """Log digests, the claim, and everything the verdict depends on."""
@@ -39,13 +42,14 @@ class Verify(Stage):
         aliases = release.family.manifest.provenance.aliases
         files += [aliases] if aliases else []
         return {
-            "logs": log_digests(_patterns(teacher.logs), release.family.root),
+            "logs": log_digests(_patterns(teacher.logs), release.family.root, release.digests),
             "claim": teacher.claim,
             "requested": teacher.requested,
             "hosting": teacher.hosting,
             "weights": teacher.weights,
             "files": {f: release.digests.sha256(release.family.resolve(f)) for f in files},
-            "rules": rules_digest(),
+            "rules": RULES_VERSION,
+            "aliases": sha256_bytes(bundled_text().encode()),
         }
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
@@ -62,6 +66,8 @@ class Verify(Stage):
             weights=teacher.weights,
             served=release.family.resolve(teacher.served) if teacher.served else None,
             aliases=release.family.resolve(manifest.aliases) if manifest.aliases else None,
+            cache=release.digests,
+            progress=release.progress,
         ).to_json()
         require_acceptable(verdict, release.family.where("provenance", "teacher", "claim"))
         facts = verdict_facts(

@@ -1,0 +1,59 @@
+"""What a checkpoint's own files say about its training, as facts with file and pointer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.inspect import CheckpointInfo
+from hubtools.digests import sha256_file
+from hubtools.facts import Fact, Source, Subject
+
+_TRAINER = {
+    "global_step": ("optimizer_steps", "steps"),
+    "epoch": ("epoch", ""),
+    "learning_rate": ("peak_learning_rate", ""),
+    "train_batch_size": ("per_device_batch_size", ""),
+    "loss": ("last_logged_loss", ""),
+}
+_ADAPTER = {
+    "r": "lora_r",
+    "lora_alpha": "lora_alpha",
+    "lora_dropout": "lora_dropout",
+    "use_rslora": "rslora",
+    "target_modules": "lora_targets",
+}
+
+
+def checkpoint_facts(info: CheckpointInfo, *, member: str, weights: str, path: str) -> list[Fact]:
+    """Facts from trainer_state.json and adapter_config.json.
+
+    Args:
+        info: the inspected run.
+        member: whose facts they are.
+        weights: digest of the weights that are published for it.
+        path: how the run's folder is named on the card.
+
+    Returns:
+        `train.*` facts, status `measured`, each with the file's sha256 and a JSON pointer.
+    """
+    facts: list[Fact] = []
+
+    def add(name: str, value: Any, file: Path, pointer: str, unit: str = "") -> None:
+        source = Source(f"{path}/{file.name}", sha256_file(file), pointer)
+        subject = Subject(member, weights)
+        facts.append(Fact(f"train.{name}", value, "measured", source, subject, unit))
+
+    if info.trainer is not None:
+        for field, (name, unit) in _TRAINER.items():
+            value = getattr(info.trainer, field)
+            if value is not None:
+                add(name, value, info.trainer.path, f"/{field}", unit)
+    if info.adapter is not None:
+        for field, name in _ADAPTER.items():
+            value = info.adapter.fields.get(field)
+            if isinstance(value, list):
+                value = ", ".join(sorted(str(item) for item in value))
+            if value not in (None, False, ""):
+                add(name, value, info.adapter.path, f"/{field}")
+    return facts
