@@ -92,20 +92,22 @@ def _run(plan: MergePlan, new: Path, out: Path, log: Path, progress: Progress) -
 
 
 def _identity(plan: MergePlan) -> str:
-    """One name for inputs and arithmetic; big base files count by place, size and time."""
+    """One name for inputs and arithmetic; weights count by place, inode, size and time."""
     small = [*carried_files(plan.adapter, plan.base).items(), (CONFIG, plan.adapter / CONFIG)]
     if plan.weights.index is not None:
         small.append((INDEX, plan.base / INDEX))
-    shards = {}
-    for name, header in plan.weights.headers.items():
-        stat = header.path.stat()
-        shards[name] = [str(header.path.resolve()), stat.st_size, stat.st_mtime_ns]
+    stamps = []
+    for file in (
+        *(header.path for header in plan.weights.headers.values()),
+        plan.adapter / WEIGHTS,
+    ):
+        stat = file.stat()
+        stamps.append([str(file.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns])
     return sha256_json({
         "version": ENGINE_VERSION,
         "engine": plan.engine,
-        "adapter": sha256_file(plan.adapter / WEIGHTS),
         "small": {name: sha256_file(file) for name, file in small},
-        "shards": shards,
+        "weights": stamps,
     })  # fmt: skip
 
 

@@ -93,7 +93,6 @@ class _Writer:
             header.path.open("rb", buffering=0) as source,
             HashedFile(path, max(_COPY, largest)) as target,
         ):
-            os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
             self._copy(source.fileno(), 0, header.data_start, target, header)
             for entry in header.tensors:
                 slot = slots.get(entry.name)

@@ -1,13 +1,18 @@
-"""A file written and hashed on a thread of its own, from a small pool of buffers.
+"""A file hashed and written on threads of their own, while the caller makes the next bytes.
 
-The caller fills one buffer while the last ones are hashed and written: hashing costs no second
-pass, and memory stays at a few buffers whatever the size of the file.
+Hashing costs no second pass, and memory stays at a few buffers whatever the size of the file. Where
+the file system can, writes go around the page cache, which costs more than the disk itself on many
+machines.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
+import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -19,11 +24,15 @@ from numpy.typing import NDArray
 from hubtools.files import disk_error
 
 Buffer = NDArray[np.uint8]
+
 _BUFFERS = 4
+_WINDOWS = 2
+_WINDOW = 4 << 20  # a multiple of every file system's block
+_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class HashedFile:
-    """Writes `path` in order.
+    """Writes `path` in order: fill `buffer()`, `send` it, at the end `finish`.
 
     Args:
         path: must not exist.
@@ -34,20 +43,27 @@ class HashedFile:
     """
 
     def __init__(self, path: Path, block: int) -> None:
+        self.size = 0
         self._path = path
-        self._free: Queue[Buffer] = Queue()
-        self._filled: Queue[tuple[Buffer, int] | None] = Queue()
-        for _ in range(_BUFFERS):
-            self._free.put(np.empty(block, np.uint8))
         self._digest = hashlib.sha256()
         self._error: OSError | None = None
-        self.size = 0
+        self._free: Queue[Buffer] = Queue()
+        self._filled: Queue[tuple[Buffer, int] | None] = Queue()
+        self._empty: Queue[memoryview] = Queue()
+        self._full: Queue[tuple[memoryview, int] | None] = Queue()
+        for _ in range(_BUFFERS):
+            self._free.put(np.empty(block, np.uint8))
+        for _ in range(_WINDOWS):
+            self._empty.put(memoryview(mmap.mmap(-1, _WINDOW)))  # page-aligned
         try:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         except OSError as error:
             raise disk_error(error, path) from error
-        self._thread = Thread(target=self._work, name=f"write {path.name}", daemon=True)
-        self._thread.start()
+        with suppress(OSError):  # not every file system can
+            fcntl.fcntl(self._file, fcntl.F_SETFL, _DIRECT)
+        self._threads = [Thread(target=work, daemon=True) for work in (self._hash, self._write)]
+        for thread in self._threads:
+            thread.start()
 
     def __enter__(self) -> HashedFile:
         return self
@@ -58,13 +74,11 @@ class HashedFile:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._thread.is_alive():
-            self._filled.put(None)
-            self._thread.join()
+        self._join()
         os.close(self._file)
 
     def buffer(self) -> Buffer:
-        """A buffer to fill; waits until one is written out."""
+        """A buffer to fill; waits until one has been hashed."""
         buffer = self._free.get()
         self._check()
         return buffer
@@ -80,8 +94,7 @@ class HashedFile:
         Returns:
             sha256 of the file.
         """
-        self._filled.put(None)
-        self._thread.join()
+        self._join()
         self._check()
         try:
             os.fsync(self._file)
@@ -89,19 +102,50 @@ class HashedFile:
             raise disk_error(error, self._path) from error
         return self._digest.hexdigest()
 
+    def _join(self) -> None:
+        self._filled.put(None)
+        for thread in self._threads:
+            thread.join()
+
     def _check(self) -> None:
         if self._error is not None:
             raise disk_error(self._error, self._path) from self._error
 
-    def _work(self) -> None:
+    def _hash(self) -> None:
+        window, used = self._empty.get(), 0
         while (item := self._filled.get()) is not None:
             buffer, size = item
+            data = memoryview(buffer.data)[:size]
+            self._digest.update(data)
+            while data:
+                part = data[: _WINDOW - used]
+                window[used : used + len(part)] = part
+                data, used = data[len(part) :], used + len(part)
+                if used == _WINDOW:
+                    self._full.put((window, used))
+                    window, used = self._empty.get(), 0
+            self._free.put(buffer)
+        self._full.put((window, used))
+        self._full.put(None)
+
+    def _write(self) -> None:
+        while (item := self._full.get()) is not None:
+            window, size = item
             if self._error is None:
-                data = memoryview(buffer.data)[:size]
-                self._digest.update(data)
                 try:
-                    while data:
-                        data = data[os.write(self._file, data) :]
+                    self._write_all(window[:size])
                 except OSError as error:
                     self._error = error
-            self._free.put(buffer)
+            self._empty.put(window)
+
+    def _write_all(self, data: memoryview) -> None:
+        if len(data) < _WINDOW:
+            fcntl.fcntl(self._file, fcntl.F_SETFL, 0)  # the tail is not a whole block
+        while data:
+            try:
+                data = data[os.write(self._file, data) :]
+            except OSError as error:
+                direct = fcntl.fcntl(self._file, fcntl.F_GETFL) & _DIRECT
+                if error.errno != errno.EINVAL or not direct:
+                    raise
+                fcntl.fcntl(self._file, fcntl.F_SETFL, 0)

@@ -1,4 +1,4 @@
-"""Does a checkpoint load and talk? Asked of every checkpoint before it is published, merged or not."""
+"""Does a checkpoint load and talk? Asked of each one before it is published, merged or not."""
 
 from __future__ import annotations
 
