@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hubtools.errors import EnvironmentFailure, RemoteMovedError
-from hubtools.hub.diff import same_content
+from hubtools.errors import EnvironmentFailure
+from hubtools.hub.landed import Goal, find_landed
 from hubtools.hub.model import CommitResult, LocalFile, RepoType
 from hubtools.hub.network import (
     AGAIN,
@@ -24,16 +24,16 @@ from hubtools.hub.network import (
     status_of,
     translated,
 )
-from hubtools.hub.remote import list_files, read_head
+from hubtools.hub.remote import read_head
 from hubtools.hub.session import Session
 from hubtools.progress import Progress, silent
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
-    from huggingface_hub.hf_api import GitCommitInfo
 
 BATCH_BYTES = 64 << 20
 BATCH_FILES = 200
+IGNORE_NOTHING = "# a .gitignore on the Hub must not thin out a release\n"
 _STALE = 412
 
 
@@ -114,7 +114,7 @@ def preupload(
                 adds,
                 repo_type=repo_type,
                 free_memory=False,
-                gitignore_content="",  # a .gitignore on the Hub must not thin out a release
+                gitignore_content=IGNORE_NOTHING,
             )
         operations += adds
         done += sum(file.size for file in batch)
@@ -146,23 +146,33 @@ def commit(
         CheckError: HT310 the Hub refuses the content, HT316 the README's metadata.
         EnvironmentFailure: HT307, HT309, HT319 when patience ends.
     """
-    doing = "committing"
+    goal = Goal(prepared.repo, prepared.repo_type, parent, prepared.files, tuple(delete))
     for wait in session.patience.waits():
         try:
-            return _create(session, prepared, parent, message, delete, description)
+            answer = _create(session, prepared, parent, message, delete, description)
         except Exception as error:
             if not passing(error) and status_of(error) != _STALE:
-                raise_explained(session, error, doing, prepared.repo)
+                raise_explained(session, error, "committing", prepared.repo)
             try:
-                landed = _look(session, prepared, parent, delete)
+                landed = find_landed(session, goal)
             except EnvironmentFailure:  # the Hub is away: look again after the wait
                 landed = None
             if landed is not None:
                 return landed
             if wait is None:
-                raise_explained(session, error, doing, prepared.repo)
+                raise_explained(session, error, "committing", prepared.repo)
             time.sleep(asked_wait(session, error, wait))
+        else:
+            return _confirmed(session, goal, answer)
     raise AssertionError("waits() ends with None")
+
+
+def _confirmed(session: Session, goal: Goal, answer: CommitResult) -> CommitResult:
+    """The client reports today's head, and no commit, when it finds nothing to change."""
+    try:
+        return find_landed(session, goal, answer.oid) or answer
+    except EnvironmentFailure:  # the Hub did say yes
+        return answer
 
 
 def _create(
@@ -188,71 +198,6 @@ def _create(
             parent_commit=parent,
         )
     return CommitResult(info.oid, str(info.commit_url), already=False)
-
-
-def _look(
-    session: Session,
-    prepared: PreparedCommit,
-    parent: str | None,
-    delete: Sequence[str],
-) -> CommitResult | None:
-    """What became of a commit without an answer: the result, or None when nothing happened.
-
-    Raises:
-        RemoteMovedError: HT301 when the commit on top of `parent` is not ours.
-    """
-    repo, kind = prepared.repo, prepared.repo_type
-    history = call(
-        session,
-        "reading the history",
-        lambda: session.api.list_repo_commits(repo, repo_type=kind),
-        repo=repo,
-    )
-    newer = _newer(history, parent)
-    if not newer:
-        return None
-    first = newer[-1]  # the one that was made on top of `parent`
-    if _holds(session, prepared, first.commit_id, delete):
-        prefix = "datasets/" if kind == "dataset" else ""
-        url = f"{session.endpoint}/{prefix}{repo}/commit/{first.commit_id}"
-        return CommitResult(first.commit_id, url, already=True)
-    raise moved(session, repo, parent, newer[0])
-
-
-def _newer(history: Sequence[GitCommitInfo], parent: str | None) -> list[GitCommitInfo]:
-    """Commits after `parent`, newest first; all of them when `parent` is not in the history."""
-    newer = []
-    for entry in history:
-        if entry.commit_id == parent:
-            break
-        newer.append(entry)
-    return newer
-
-
-def _holds(
-    session: Session, prepared: PreparedCommit, revision: str, delete: Sequence[str]
-) -> bool:
-    there = list_files(session, prepared.repo, prepared.repo_type, revision)
-    return all(f.path in there and same_content(f, there[f.path]) for f in prepared.files) and not (
-        set(delete) & there.keys()
-    )
-
-
-def moved(session: Session, repo: str, parent: str | None, now: GitCommitInfo) -> RemoteMovedError:
-    """HT301, naming who was there and what they did."""
-    who = ", ".join(now.authors) or "somebody"
-    title = session.redact(now.title)
-    return RemoteMovedError(
-        "HT301",
-        f"remote moved since the plan: {repo}",
-        where=repo,
-        detail=(
-            f'planned on main@{(parent or "none")[:7]}, now {now.commit_id[:7]} "{title}" '
-            f"({now.created_at:%Y-%m-%d %H:%M} UTC, by {who})",
-            "Nothing was pushed to this repo.",
-        ),
-        next=f"hubtools plan (shows the new difference), then {AGAIN}",
-    )
 
 
 def _unchanged(file: LocalFile) -> None:

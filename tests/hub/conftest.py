@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
-from hub_servers import Canned
+from hub_servers import QUICK, Canned
+
+from hubtools.hub.session import Session, connect
+from hubtools.localhub.server import LocalHub, running
 
 
 @pytest.fixture
@@ -45,3 +50,52 @@ def canned() -> Iterator[Canned]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The storage client keeps chunks per endpoint; never those of an earlier server."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_XET_CACHE", str(tmp_path_factory.mktemp("xet")))
+        patch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalHub]:
+    folder = tmp_path_factory.mktemp("hub")
+    with running(folder / "root", faults=[], log=folder / "log") as hub:
+        yield hub
+
+
+@pytest.fixture
+def hub(shared_hub: LocalHub) -> Iterator[LocalHub]:
+    """The embedded Hub with xet storage, without faults at first."""
+    yield shared_hub
+    shared_hub.set_faults([])
+
+
+@pytest.fixture
+def plain_hub(tmp_path: Path) -> Iterator[LocalHub]:
+    """A Hub without xet storage."""
+    with running(tmp_path / "hub", xet=False, log=tmp_path / "log") as hub:
+        yield hub
+
+
+@pytest.fixture
+def session(hub: LocalHub) -> Session:
+    return connect(hub.url, token=hub.token, patience=QUICK)
+
+
+@pytest.fixture(params=["xet", "lfs"])
+def storage(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test over both ways in which the client sends large files."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", request.param == "lfs")
+    return str(request.param)
+
+
+@pytest.fixture
+def repo(request: pytest.FixtureRequest) -> str:
+    """A repo id of this test alone."""
+    digest = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
+    return f"ann/r-{digest}"

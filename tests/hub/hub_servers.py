@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from hubtools.hub.localfiles import describe
+from hubtools.hub.model import RELEASE_RECORD, LocalFile, files_record
+from hubtools.hub.session import Patience, Session
 
 TOKEN = "hf_SecretSecretSecretSecretSecret"
+QUICK = Patience(attempts=3, base=0.01, cap=0.05)
 
 
 @dataclass
@@ -14,3 +21,25 @@ class Canned:
     url: str = ""
     answers: list[tuple[int, dict[str, str], bytes] | None] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
+
+
+CARD = "---\nlicense: apache-2.0\n---\n# A card\n"
+
+
+def release(folder: Path, files: dict[str, bytes]) -> list[LocalFile]:
+    """Files of a release on disk, with the record that lists them."""
+    described = []
+    for path, data in files.items():
+        source = folder / path
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_bytes(data)
+        described.append(describe(path, source))
+    record = folder / RELEASE_RECORD
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text(json.dumps({"files": files_record(described)}))
+    return [*described, describe(RELEASE_RECORD, record)]
+
+
+def history(session: Session, repo: str) -> list[str]:
+    """Titles of the commits on main, newest first."""
+    return [c.title for c in session.api.list_repo_commits(repo)]

@@ -7,14 +7,13 @@ import socket
 import traceback
 
 import pytest
-from hub_servers import TOKEN, Canned
+from hub_servers import QUICK, TOKEN, Canned
 
 from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError, UsageError
 from hubtools.hub.network import call, explain
 from hubtools.hub.remote import read_remote
 from hubtools.hub.session import Patience, Session, connect
 
-QUICK = Patience(attempts=3, base=0.01, cap=0.05)
 WHO = (200, {}, b'{"name": "ann", "auth": {"accessToken": {"role": "write"}}}')
 
 
