@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import socket
+
+import pytest
+from scripted_server import Answer, fails, says, serving
+
+from eval_harness.backend import Reply
+from eval_harness.backends.openai import OpenAIBackend, public_url
+from eval_harness.errors import HarnessError
+
+
+def ask(script, *questions: str, key: str = "") -> tuple[list[Reply], list[dict]]:  # type: ignore[no-untyped-def]
+    with serving(script) as (url, requests):
+        backend = OpenAIBackend(url, "wanted", api_key_env="TEST_KEY", pause=0.01)
+        chats = [[{"role": "user", "content": question}] for question in questions]
+        return backend.answer(chats, max_new_tokens=5, temperature=0.0, seed=3), requests
+
+
+def test_replies_keep_order_usage_and_the_whole_response() -> None:
+    replies, requests = ask(lambda q, *_: says(f"re {q}"), "a", "b", "c", "d", "e")
+    assert [reply.text for reply in replies] == ["re a", "re b", "re c", "re d", "re e"]
+    assert (replies[0].prompt_tokens, replies[0].completion_tokens) == (7, 3)
+    assert replies[0].raw is not None
+    assert replies[0].raw["model"] == "served-name"
+    assert replies[0].raw["system_fingerprint"] == "fp-1"
+    sent = min(requests, key=lambda body: body["messages"][0]["content"])
+    assert sent == {
+        "model": "wanted",
+        "messages": [{"role": "user", "content": "a"}],
+        "max_tokens": 5,
+        "temperature": 0.0,
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+def test_a_busy_server_is_asked_again(status: int) -> None:
+    def script(question: str, attempt: int, _: dict) -> Answer:
+        return fails(status, retry_after="0") if attempt < 3 else says("at last")
+
+    replies, requests = ask(script, "a")
+    assert replies[0].text == "at last"
+    assert len(requests) == 3
+
+
+def test_a_question_that_keeps_failing_fails_alone() -> None:
+    replies, requests = ask(
+        lambda q, *_: fails(500, "out of luck") if q == "bad" else says("ok"), "a", "bad", "c"
+    )
+    assert [reply.text for reply in replies] == ["ok", None, "ok"]
+    assert replies[1].failure == "HTTP 500: out of luck"
+    assert sum(body["messages"][0]["content"] == "bad" for body in requests) == 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "failure"),
+    [
+        (says(None), "content is NoneType, not text"),
+        (says([{"type": "text"}]), "content is list, not text"),
+        ((200, {}, b'{"choices": []}'), "the response has no choices[0].message.content"),
+        ((200, {}, b'{"choices": ["x"]}'), "the response has no choices[0].message.content"),
+        ((200, {}, b"[1]"), "the response has no choices[0].message.content"),
+        ((200, {}, b"<html>"), "the response is not JSON"),
+        (fails(400, "context too long"), "HTTP 400: context too long"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_failure_and_not_a_zero(answer: Answer, failure: str) -> None:
+    [reply], _ = ask(lambda *_: answer, "a")
+    assert (reply.text, reply.failure) == (None, failure)
+
+
+def test_an_empty_text_is_an_answer_and_usage_may_be_missing_or_odd() -> None:
+    [reply], _ = ask(lambda *_: says("", usage=None), "a")
+    assert (reply.text, reply.failure, reply.prompt_tokens) == ("", "", None)
+    [reply], _ = ask(lambda *_: says("x", usage={"prompt_tokens": "7"}), "a")
+    assert (reply.text, reply.prompt_tokens) == ("x", None)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, "refused"), (403, "refused"), (404, "unreachable"), (405, "unreachable")],
+)
+def test_a_refusal_ends_the_run_at_once_without_the_key(
+    monkeypatch: pytest.MonkeyPatch, status: int, kind: str
+) -> None:
+    monkeypatch.setenv("TEST_KEY", "sk-very-secret")
+    seen: list[str] = []
+
+    def script(question: str, attempt: int, headers: dict) -> Answer:
+        seen.append(headers["Authorization"])
+        return fails(status, "bad key sk-very-secret")
+
+    with pytest.raises(HarnessError) as caught:
+        ask(script, "a")
+    assert caught.value.kind == kind
+    assert caught.value.message == f"the server says HTTP {status}: bad key ***"
+    assert seen == ["Bearer sk-very-secret"]
+
+
+def test_no_server_is_said_after_retries_without_credentials_in_the_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    backend = OpenAIBackend(f"http://me:pw@127.0.0.1:{port}/v1/?token=t", "m", pause=0.01)
+    with pytest.raises(HarnessError) as caught:
+        backend.answer([[]], max_new_tokens=1, temperature=0, seed=0)
+    assert caught.value.kind == "unreachable"
+    assert caught.value.where == f"http://127.0.0.1:{port}/v1/"
+    assert "pw" not in str(backend.describe())
+    assert public_url("https://a:b@host:8/v1?x=1#y") == "https://host:8/v1"
+
+
+def test_an_address_that_is_none_is_said() -> None:
+    backend = OpenAIBackend("localhost:8000", "m", pause=0.0)
+    with pytest.raises(HarnessError, match="does not answer"):
+        backend.answer([[]], max_new_tokens=1, temperature=0, seed=0)

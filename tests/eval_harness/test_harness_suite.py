@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import builtins
+import http
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tiny_chat import write_suite
+
+from eval_harness.errors import HarnessError
+from eval_harness.scorers import normalise
+from eval_harness.suite import load_suite, suite_names
+from eval_harness.suites.short_qa import build
+
+ITEMS = [json.loads(line) for line in build.ITEMS.read_text(encoding="utf-8").splitlines()]
+
+
+def test_items_are_what_the_packages_give_today() -> None:
+    assert build.ITEMS.read_text(encoding="utf-8") == build.rendered()
+
+
+def test_there_are_enough_items_and_the_manifest_names_them() -> None:
+    suite = load_suite("short_qa")
+    assert suite_names() == ["short_qa"]
+    assert len(suite.items) == 64
+    assert [item.id for item in suite.items] == [item["id"] for item in ITEMS]
+    assert len({(item.question, item.context) for item in suite.items}) == 64
+    assert {source["name"] for source in suite.sources} == {"pycountry", "periodictable", "python"}
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item["id"])
+def test_every_answer_can_be_looked_up_another_way(item: dict) -> None:
+    """Not through build.py: the other direction of each table is read."""
+    [answer] = item["answers"]
+    source = item["source"]
+    match source["package"]:
+        case "pycountry":
+            import pycountry
+
+            [country] = [c for c in pycountry.countries if answer in c._fields.values()]
+            assert country.alpha_2 == source["key"]
+            assert country._fields[source["field"]] == answer
+        case "periodictable":
+            table = import_module("periodictable").elements
+            [element] = [
+                e for e in table if e.number and answer in (str(e.number), e.symbol, e.name)
+            ]
+            assert element.symbol == source["key"]
+            assert str(getattr(element, source["field"])) == answer
+        case "python:builtins":
+            kind = getattr(builtins, source["key"])
+            assert answer == kind.__name__ or answer == kind.__mro__[1].__name__
+            if source["field"] == "__name__":
+                same = [
+                    k for k in vars(builtins).values() if getattr(k, "__doc__", 0) == kind.__doc__
+                ]
+                assert same == [kind]
+        case "python:http.HTTPStatus":
+            [status] = [s for s in http.HTTPStatus if answer in (str(s.value), s.phrase)]
+            assert str(status.value) == source["key"]
+        case other:
+            pytest.fail(f"no way to check {other}")
+
+
+@pytest.mark.parametrize("item", ITEMS, ids=lambda item: item["id"])
+def test_a_passage_holds_its_answer_and_the_question_does_not(item: dict) -> None:
+    words = normalise(item["answers"][0])
+    assert bool(item["context"]) == (words in normalise(item["context"]))
+    assert f" {words} " not in f" {normalise(item['question'])} "
+
+
+def test_prompts_are_short(tiny_chat: Path) -> None:
+    suite = load_suite("short_qa")
+    assert max(len(suite.messages(item)[0]["content"]) for item in suite.items) < 600
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind", "words"),
+    [
+        ({"items_sha256": "00"}, "bad_suite", "items_sha256 is not that of items.jsonl"),
+        ({"scorer": ["em/1"]}, "bad_suite", "unknown key 'scorer'; did you mean 'scorers'?"),
+        ({"scorers": ["em/9"]}, "bad_suite", "unknown scorer 'em/9'; known: em/1, f1/1"),
+        ({"extractor": "x"}, "bad_suite", "unknown extractor 'x'"),
+        ({"schema": 2}, "bad_suite", "schema 2, but this version reads 1"),
+        ({"items": "../items.jsonl"}, "bad_suite", "items lies outside the suite's folder"),
+    ],
+)
+def test_mistakes_in_a_suite_are_named(
+    tmp_path: Path, changes: dict, kind: str, words: str
+) -> None:
+    folder = write_suite(tmp_path / "words", 4, **changes)
+    with pytest.raises(HarnessError) as caught:
+        load_suite(folder)
+    assert caught.value.kind == kind
+    assert words in caught.value.message
+    assert caught.value.where == str(folder / "suite.toml")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("not json\n", "line 1 is not an item"),
+        ('{"id": "a"}\n', "line 1 is not an item"),
+        ('{"id":"a","category":"","question":"","context":"","answers":[]}\n', "has no answer"),
+        ("", "no items"),
+    ],
+)
+def test_mistakes_in_items_are_named_with_their_line(tmp_path: Path, line: str, words: str) -> None:
+    folder = write_suite(tmp_path / "words", 1)
+    (folder / "items.jsonl").write_text(line)
+    import hashlib
+
+    text = (folder / "suite.toml").read_text()
+    old = text.split('items_sha256 = "')[1][:64]
+    text = text.replace(old, hashlib.sha256(line.encode()).hexdigest())
+    (folder / "suite.toml").write_text(text)
+    with pytest.raises(HarnessError, match=words):
+        load_suite(folder)
+
+
+def test_an_unfillable_prompt_and_an_unknown_name_are_refused(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "words", 2)
+    toml = folder / "suite.toml"
+    toml.write_text(toml.read_text().replace('"{question}"', '"{query}"'))
+    with pytest.raises(HarnessError, match="prompt cannot be filled for item w-00"):
+        load_suite(folder)
+    with pytest.raises(HarnessError) as caught:
+        load_suite("short_q")
+    assert caught.value.kind == "unknown_suite"
+    assert caught.value.next == "choose one of: short_qa, or give a path"
+
+
+def test_the_digest_follows_what_is_asked_and_not_the_words_about_it(tmp_path: Path) -> None:
+    plain = load_suite(write_suite(tmp_path / "a" / "words", 4))
+    retitled = load_suite(write_suite(tmp_path / "b" / "words", 4, title="Other", description=""))
+    longer = load_suite(write_suite(tmp_path / "c" / "words", 5))
+    renumbered = load_suite(write_suite(tmp_path / "d" / "words", 4, version="2"))
+    assert plain.digest == retitled.digest
+    assert len({plain.digest, longer.digest, renumbered.digest}) == 3
