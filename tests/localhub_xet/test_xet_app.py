@@ -17,7 +17,7 @@ from hubtools.localhub.objects import ObjectStore
 from hubtools.localhub.xet import app as app_module
 from hubtools.localhub.xet.app import cas_app, xet_hash_of
 from hubtools.localhub.xet.hashes import text_of
-from hubtools.localhub.xet.refusal import MAX_FOOTER, MAX_SHARD, MAX_XORB
+from hubtools.localhub.xet.refusal import MAX_OVERHEAD, MAX_SHARD, MAX_XORB
 
 READ = {"authorization": "Bearer may-read"}
 WRITE = {"authorization": "Bearer may-write"}
@@ -179,7 +179,7 @@ def test_refusals_say_why_in_the_answer_and_in_the_log(
 
 
 @pytest.mark.parametrize(
-    ("url", "limit"), [(XORB_URL, MAX_XORB + MAX_FOOTER), ("/_xet/v1/shards", MAX_SHARD)]
+    ("url", "limit"), [(XORB_URL, MAX_XORB + MAX_OVERHEAD), ("/_xet/v1/shards", MAX_SHARD)]
 )
 @pytest.mark.parametrize("announced", [True, False])
 def test_bodies_over_the_limit_are_cut_off(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from xet_encoder import File, Xorb, encode_chunk, encode_footer, encode_shard
 
 from hubtools.localhub.xet import hashes
-from hubtools.localhub.xet.refusal import MAX_CHUNK, MAX_XORB, Refused
+from hubtools.localhub.xet.refusal import MAX_CHUNK, MAX_OVERHEAD, MAX_XORB, Refused
 from hubtools.localhub.xet.shard import Shard, read_shard
 from hubtools.localhub.xet.xorb import (
     Chunk,
@@ -151,11 +151,22 @@ def test_a_decompression_bomb_is_refused_at_its_promised_size() -> None:
         list(read_chunks(bomb))
 
 
-def test_a_xorb_over_the_limit_is_refused() -> None:
+def test_a_xorb_full_to_the_last_byte_is_fine_and_one_chunk_more_is_not() -> None:
     chunk = encode_chunk(os.urandom(MAX_CHUNK), 0)
-    with pytest.raises(Refused) as caught:
-        list(read_chunks(chunk * (MAX_XORB // len(chunk) + 1)))
-    assert (caught.value.id, caught.value.status) == ("HT655", 413)
+    full = chunk * (MAX_XORB // MAX_CHUNK)
+    assert sum(c.raw for c in read_chunks(full + encode_footer())) == MAX_XORB < len(full)
+    for body in (full + encode_chunk(b"x", 0), bytes(MAX_XORB + MAX_OVERHEAD + 1)):
+        with pytest.raises(Refused) as caught:
+            list(read_chunks(body))
+        assert (caught.value.id, caught.value.status) == ("HT655", 413)
+
+
+def test_many_tiny_frames_do_not_unpack_without_end() -> None:
+    bomb = encode_chunk(bytes(MAX_CHUNK), 1)
+    count = MAX_XORB // MAX_CHUNK
+    assert len(bomb) * count < MAX_XORB // 100
+    with pytest.raises(Refused, match="the chunks of a xorb of more than"):
+        list(read_chunks(bomb * (count + 1)))
 
 
 A = Xorb([b"a" * 100, b"b" * 50, b"c"])

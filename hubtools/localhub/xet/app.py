@@ -28,7 +28,7 @@ from hubtools.localhub.xet.hashes import raw_of, text_of
 from hubtools.localhub.xet.ingest import take_shard, take_xorb
 from hubtools.localhub.xet.plan import Fetch, plan_json, plan_range
 from hubtools.localhub.xet.refusal import (
-    MAX_FOOTER,
+    MAX_OVERHEAD,
     MAX_SHARD,
     MAX_XORB,
     Refused,
@@ -119,7 +119,7 @@ class _Handlers:
     async def put_xorb(self, request: Request) -> Response:
         name = _name(request)
         with self._store.incoming() as scratch:
-            await _receive(request, scratch, MAX_XORB + MAX_FOOTER, "a xorb")
+            await _receive(request, scratch, MAX_XORB + MAX_OVERHEAD, "a xorb")
             inserted = await run_in_threadpool(take_xorb, self._store, name, scratch)
         return JSONResponse({"was_inserted": inserted})
 

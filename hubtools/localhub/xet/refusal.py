@@ -8,10 +8,10 @@ MAX_CHUNK = 128 << 10
 """Most raw bytes in one chunk; what bounds every decompression."""
 
 MAX_XORB = 64 << 20
-"""Most bytes of a serialised xorb, its footer not counted."""
+"""Most raw bytes in one xorb. Clients count these, so a serialised one may be longer."""
 
-MAX_FOOTER = 4 << 20
-"""Most bytes of a xorb's footer, which is checked for its place and not read."""
+MAX_OVERHEAD = 4 << 20
+"""Most bytes a serialised xorb may have beyond that: the chunks' headers and the footer."""
 
 MAX_SHARD = 64 << 20
 """Most bytes of a shard."""

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 import lz4.frame
 
 from hubtools.localhub.xet.hashes import HASH_BYTES, chunk_hash
-from hubtools.localhub.xet.refusal import MAX_CHUNK, MAX_FOOTER, MAX_XORB, malformed_xorb, too_large
+from hubtools.localhub.xet.refusal import (
+    MAX_CHUNK,
+    MAX_OVERHEAD,
+    MAX_XORB,
+    malformed_xorb,
+    too_large,
+)
 
 HEADER_BYTES = 8
 STORED, LZ4, GROUPED_LZ4 = 0, 1, 2
@@ -49,11 +55,15 @@ def read_chunks(body: bytes | memoryview) -> Iterator[Chunk]:
         Refused: HT650 on any byte that does not fit the format; HT655 when it is too long.
     """
     view = memoryview(body)
+    if len(view) > MAX_XORB + MAX_OVERHEAD:
+        raise too_large("a xorb", MAX_XORB + MAX_OVERHEAD)
     at = 0
+    raw = 0
     while at < len(view) and view[at : at + len(FOOTER_MARK)] != FOOTER_MARK:
         data, end = unpack_chunk(view, at)
-        if end > MAX_XORB:
-            raise too_large("a xorb", MAX_XORB)
+        raw += len(data)
+        if raw > MAX_XORB:
+            raise too_large("the chunks of a xorb", MAX_XORB)
         yield Chunk(chunk_hash(data), at, end, len(data))
         at = end
     if at == 0:
@@ -120,8 +130,6 @@ def _check_footer(footer: memoryview, at: int) -> None:
     if not footer:
         return
     length = int.from_bytes(footer[-4:], "little")
-    if len(footer) > MAX_FOOTER:
-        raise too_large("a xorb footer", MAX_FOOTER)
     if length != len(footer) - 4:
         raise malformed_xorb(f"its footer has {len(footer) - 4} bytes and says {length}", at)
 
