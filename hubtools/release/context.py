@@ -81,6 +81,16 @@ class Release:
         root = self.family.root
         return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved.name)
 
+    def stored(self, path: Path) -> str:
+        """A path as the store keeps it: a project folder that is moved stays valid."""
+        resolved = path.resolve()
+        root = self.family.root
+        return str(resolved.relative_to(root) if resolved.is_relative_to(root) else resolved)
+
+    def at(self, stored: str) -> Path:
+        """Inverse of `stored`."""
+        return self.family.root / stored
+
     def log(self, name: str) -> Path:
         """A child process's log file."""
         return self.state / "logs" / f"{name.replace('/', '-')}.log"

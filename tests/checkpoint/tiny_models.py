@@ -17,7 +17,7 @@ TEMPLATE = (
 )
 
 
-def config_of(kind: str, tied: bool = False) -> Any:
+def config_of(kind: str, tied: bool = False, sizes: dict[str, int] | None = None) -> Any:
     """A configuration of two layers; sizes differ so that a transposed matrix shows."""
     from transformers import AutoConfig
 
@@ -34,7 +34,7 @@ def config_of(kind: str, tied: bool = False) -> Any:
     }
     if kind != "gpt_neox":
         fields |= {"num_key_value_heads": 2, "head_dim": 16}
-    return AutoConfig.for_model(kind, **fields)
+    return AutoConfig.for_model(kind, **{**fields, **(sizes or {})})
 
 
 def save_tokenizer(path: Path, template: str | None = TEMPLATE) -> None:
@@ -55,13 +55,23 @@ def save_tokenizer(path: Path, template: str | None = TEMPLATE) -> None:
     fast.save_pretrained(path)
 
 
-def save_base(path: Path, kind: str, dtype: str, *, tied: bool = False, **save: Any) -> Path:
+def save_base(
+    path: Path,
+    kind: str,
+    dtype: str,
+    *,
+    tied: bool = False,
+    sizes: dict[str, int] | None = None,
+    **save: Any,
+) -> Path:
     """A randomly initialised model, with tokenizer and licence."""
     import torch
     from transformers import AutoModelForCausalLM
 
     torch.manual_seed(7)
-    model = AutoModelForCausalLM.from_config(config_of(kind, tied), dtype=getattr(torch, dtype))
+    model = AutoModelForCausalLM.from_config(
+        config_of(kind, tied, sizes), dtype=getattr(torch, dtype)
+    )
     model.save_pretrained(path, **save)
     save_tokenizer(path)
     (path / "LICENSE").write_text("licence of the base\n")

@@ -36,9 +36,9 @@ claim = "deepseek-v4-flash"
 """
 
 
-def make_models(root: Path) -> Path:
+def make_models(root: Path, **sizes: int) -> Path:
     """`base`, and adapter runs `red/s4` and `red/s8` with different weights and trainer states."""
-    base = save_base(root / "base", "llama", "float32")
+    base = save_base(root / "base", "llama", "float32", sizes=sizes)
     for seed, step in ((1, 4), (2, 8)):
         run = save_adapter(root / "runs" / "red" / f"s{step}", base, LINEAR["llama"], r=seed * 2)
         state = {"global_step": step, "epoch": step / 8, "log_history": [{"loss": 3.0 / step}]}

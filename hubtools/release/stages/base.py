@@ -56,7 +56,7 @@ class Stage(ABC):
 def same_files(release: Release, files: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether every file is still at its `source` with its digest (from the stat cache)."""
     for entry in files.values():
-        file = Path(entry["source"])
+        file = release.at(entry["source"])
         if not file.is_file() or file.stat().st_size != entry["size"]:
             return False
         if release.digests.sha256(file) != entry["sha256"]:

@@ -105,7 +105,7 @@ def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:
         weights = {name: d for name, d in digests.items() if name.endswith(".safetensors")}
         return base, None, weights_digest(weights)
     outputs = release.done[("merge", member.id)]
-    folder = Path(outputs["folder"])
+    folder = release.at(outputs["folder"])
     if release.family.manifest.family.kind == "adapter":
         assert base is not None
         return base, folder, outputs["weights"]

@@ -60,7 +60,7 @@ class Merge(Stage):
             files, weights, report = result["files"], result["weights"], result["report"]
             for name, entry in files.items():
                 release.digests.remember(folder / name, entry["sha256"])
-                entry["source"] = str(folder / name)
+                entry["source"] = release.stored(folder / name)
         else:
             folder = checkpoint
             files = _described(release, publishable_files(checkpoint, kind))
@@ -77,7 +77,7 @@ class Merge(Stage):
             info, member=member.id, weights=digest, path=release.relative(checkpoint)
         )
         return {
-            "folder": str(folder),
+            "folder": release.stored(folder),
             "files": _without_paths(release, files, key),
             "weights": digest,
             "report": report,
@@ -101,7 +101,7 @@ def _described(release: Release, files: Mapping[str, Path]) -> dict[str, dict[st
         name: {
             "size": path.stat().st_size,
             "sha256": release.digests.sha256(path),
-            "source": str(path),
+            "source": release.stored(path),
         }
         for name, path in files.items()
     }
@@ -116,7 +116,7 @@ def _without_paths(
     for name in ("config.json", "adapter_config.json"):
         if name not in files:
             continue
-        data = Path(files[name]["source"]).read_bytes()
+        data = release.at(files[name]["source"]).read_bytes()
         new = published_config(name, data, base=base.repo, revision=base.revision or "")
         if new is not None:
             file = release.state / "published" / key[:16] / name
@@ -124,6 +124,6 @@ def _without_paths(
             published[name] = {
                 "size": len(new),
                 "sha256": sha256_bytes(new),
-                "source": str(file),
+                "source": release.stored(file),
             }
     return published

@@ -27,7 +27,7 @@ class Prepared:
 
 def local_files(release: Release, member: Member) -> tuple[LocalFile, ...]:
     """What the member's repo is to hold."""
-    return sealed_files(release.done[("seal", member.id)])
+    return sealed_files(release, release.done[("seal", member.id)])
 
 
 def prepare(release: Release, member: Member) -> Prepared | None:

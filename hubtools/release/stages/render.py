@@ -70,7 +70,7 @@ class Render(Stage):
                 name: {
                     "size": len(data),
                     "sha256": sha256_bytes(data),
-                    "source": str(folder / Path(name).name),
+                    "source": release.stored(folder / Path(name).name),
                 }
                 for name, data in written.items()
             },

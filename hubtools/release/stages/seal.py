@@ -67,19 +67,27 @@ class Seal(Stage):
         file = release.state / "sealed" / key[:16] / "release.json"
         write_atomic(file, record)
         files.append(describe(RELEASE_RECORD, file))
-        return {"files": [_to_json(entry) for entry in files]}
+        names = ("path", "size", "sha256", "git_sha1")
+        return {
+            "files": [
+                {**{name: getattr(f, name) for name in names}, "source": release.stored(f.source)}
+                for f in files
+            ]
+        }
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
         """Every file of the commit is where it was, with its digest."""
         return all(
             entry.source.is_file() and release.digests.sha256(entry.source) == entry.sha256
-            for entry in sealed_files(outputs)
+            for entry in sealed_files(release, outputs)
         )
 
 
-def sealed_files(outputs: Mapping[str, Any]) -> tuple[LocalFile, ...]:
+def sealed_files(release: Release, outputs: Mapping[str, Any]) -> tuple[LocalFile, ...]:
     """The files of a sealed commit."""
-    return tuple(LocalFile(**{**f, "source": Path(f["source"])}) for f in outputs["files"])
+    return tuple(
+        LocalFile(**{**entry, "source": release.at(entry["source"])}) for entry in outputs["files"]
+    )
 
 
 def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
@@ -87,7 +95,9 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
     merged = release.done[("merge", member.id)]
     card = release.done[("render", member.id)]
     written = {**merged["files"], **card["files"]}
-    files = {name: (Path(entry["source"]), entry["sha256"]) for name, entry in written.items()}
+    files = {
+        name: (release.at(entry["source"]), entry["sha256"]) for name, entry in written.items()
+    }
     for target in (release.base_member, member):
         for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
             record = release.state / run["path"]
@@ -106,11 +116,6 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
             write_atomic(file, data)
         files[PROVENANCE] = (file, sha256_bytes(data))
     return files
-
-
-def _to_json(file: LocalFile) -> dict[str, Any]:
-    names = ("path", "size", "sha256", "git_sha1")
-    return {**{name: getattr(file, name) for name in names}, "source": str(file.source)}
 
 
 def _refuse_secrets(files: Mapping[str, Path]) -> None:

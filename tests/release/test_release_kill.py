@@ -1,0 +1,113 @@
+"""Kill anywhere, give the same command again: the same remote, the same store."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny_family
+from hub_state import remote_state, store_state
+
+from hubtools.localhub.server import LocalHub, running
+
+REPOS = ["lab/tiny-red-s4", "lab/tiny-red-s8"]
+KILLER = Path(__file__).parents[1] / "support" / "killed_cli.py"
+
+
+def command(hub: LocalHub, root: Path, *before: str) -> tuple[list[str], dict[str, str]]:
+    env = {
+        **os.environ,
+        "HF_ENDPOINT": hub.url,
+        "HF_TOKEN": hub.token,
+        "HF_HOME": str(root.parent / "hf"),
+        "OMP_NUM_THREADS": "1",
+    }
+    env.pop("HF_HUB_OFFLINE", None)
+    return [sys.executable, *before, "release", "--yes", str(root)], env
+
+
+def undisturbed(hub: LocalHub, models: Path, root: Path) -> tuple[object, object]:
+    shutil.copytree(models, root)
+    argv, env = command(hub, root, "-m", "hubtools")
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    return remote_state(hub, REPOS), store_state(root)
+
+
+@pytest.fixture
+def hubs(tmp_path: Path) -> object:
+    with (
+        running(tmp_path / "hub1", log=tmp_path / "hub1.log") as first,
+        running(tmp_path / "hub2", log=tmp_path / "hub2.log") as second,
+    ):
+        yield first, second
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_every_journal_event(
+    models: Path, tmp_path: Path, hubs: tuple[LocalHub, LocalHub]
+) -> None:
+    tiny_family.write_logs(models)
+    tiny_family.write_manifest(models, provenance=tiny_family.TEACHER)
+    expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
+    root = tmp_path / "two" / "family"
+    shutil.copytree(models, root)
+    marks = tmp_path / "marks"
+    argv, env = command(hubs[1], root, str(KILLER), str(marks))
+    for _ in range(60):
+        child = subprocess.Popen(
+            argv, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        _, story = child.communicate(timeout=200)
+        if child.returncode != -signal.SIGKILL:
+            break
+    assert child.returncode == 0, story
+    deaths = marks.read_text().splitlines()
+    for event in ("release", "started", "finished", "created", "uploaded", "committed", "visible"):
+        assert any(line.startswith(event) for line in deaths), event
+    assert len(deaths) == len(set(deaths)) >= 25
+    assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_random_moments_of_merge_and_upload(
+    tmp_path: Path, hubs: tuple[LocalHub, LocalHub]
+) -> None:
+    models = tiny_family.make_models(tmp_path / "models", hidden_size=512, vocab_size=12_000)
+    tiny_family.write_manifest(models)
+    start = time.monotonic()
+    expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
+    took = time.monotonic() - start
+    root = tmp_path / "two" / "family"
+    shutil.copytree(models, root)
+    argv, env = command(hubs[1], root, "-m", "hubtools")
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    moments = random.Random(seed)
+    killed = 0
+    for _ in range(12):
+        child = subprocess.Popen(
+            argv, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            child.wait(timeout=moments.uniform(0.2, 0.6) * took)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            killed += 1
+        child.wait()
+        if child.returncode == 0:
+            break
+    assert killed >= 2
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
