@@ -6,8 +6,11 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
@@ -145,3 +148,34 @@ def test_four_clients_at_once(tmp_path: Path, files: list[Path]) -> None:
         assert download(tmp_path / "reader", url, hashes[0], files) == [
             path.read_bytes() for path in files
         ]
+
+
+@pytest.mark.parametrize("path", ["xorbs/default/" + "0" * 64, "shards"])
+def test_a_client_that_goes_away_leaves_nothing(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    with serving(root) as (_, url):
+        port = int(url.split(":")[2].split("/")[0])
+        with socket.create_connection(("127.0.0.1", port)) as wire:
+            wire.sendall(
+                f"POST /_xet/v1/{path} HTTP/1.1\r\nHost: hub\r\nAuthorization: Bearer token\r\n"
+                "Content-Length: 1000000\r\n\r\n".encode()
+                + b"x" * 1000
+            )
+            deadline = time.monotonic() + 5
+            while not incoming(root) and time.monotonic() < deadline:
+                time.sleep(0.01)
+        deadline = time.monotonic() + 5
+        while incoming(root) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (
+            urllib.request.urlopen(
+                urllib.request.Request(f"{url}/v1/telemetry", data=b"{}"), timeout=5
+            ).status
+            == 200
+        )
+    assert incoming(root) == []
+    assert "Traceback" not in (root / "log").read_text()
+
+
+def incoming(root: Path) -> list[Path]:
+    return list((root / "xet" / "incoming").iterdir())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
@@ -70,7 +70,7 @@ def cas_app(root: Path, objects: ObjectStore, token_ok: TokenOk) -> Starlette:
             Route("/v1/xorbs/default/{name}", handlers.guarded(handlers.get_xorb, None)),
             Route("/v1/shards", handlers.guarded(handlers.put_shard, True), methods=["POST"]),
             Route("/v1/reconstructions/{name}", handlers.guarded(handlers.get_plan, False)),
-            Route("/v1/telemetry", handlers.telemetry, methods=["POST"]),
+            Route("/v1/telemetry", handlers.guarded(handlers.telemetry, None), methods=["POST"]),
         ]
     )
 
@@ -101,6 +101,9 @@ class _Handlers:
                 if write is not None:
                     self._authorise(request, write)
                 return await handler(request)
+            except ClientDisconnect:
+                _log.info("the client went away during %s", request.url.path)
+                return Response(status_code=400)
             except OSError as error:
                 return _failure(disk_error(error, self._root), 507)
             except HubtoolsError as error:
