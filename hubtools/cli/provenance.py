@@ -118,6 +118,7 @@ def _job(
     aliases: Path | None,
 ) -> _Job:
     folder = Path(targets[0] if targets else ".")
+    folder = folder.parent if folder.name == "family.toml" else folder
     if len(targets) <= 1 and (folder / "family.toml").is_file():
         if claim or requested or self_hosted or served or weights or aliases:
             raise UsageError(

@@ -25,9 +25,7 @@ _WORTH = {
         "It is a name only: at the time of the responses it does not single out one set of weights."
     ),
     "PARTIAL": "Not all of the logs support it, so this holds for the counted responses alone.",
-    "UNVERIFIABLE": (
-        "The logs do not tell which model answered: they hold at most the requested name."
-    ),
+    "UNVERIFIABLE": "Which model answered cannot be told from these logs.",
     "MIXED": "More than one model answered, so no single teacher can be named.",
     "CONTRADICTS-CLAIM": "This contradicts the teacher that was claimed.",
     "SUSPECT": "The logs contradict themselves, so nothing is concluded from them.",

@@ -1,0 +1,261 @@
+"""The verdict classes, each from the counts that make it, and what never changes them."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from verdict_support import APRIL_2025, JUNE_2026, judge, records
+
+from hubtools.logs.records import BadLine
+from hubtools.provenance.judge import SEVERITY, Hosting
+from hubtools.provenance.verdict import STOPPING, verify
+
+OCTOBER_2026 = 1791000000.0
+
+
+def test_an_alias_answered_by_one_name_is_resolved() -> None:
+    verdict = judge(records(1156), records(671, role="user"), claim="DeepSeek V4 Flash").to_json()
+    assert verdict["verdict"] == "RESOLVED"
+    assert verdict["grade"] == "B"
+    assert verdict["roles"]["agent"] == {
+        "n": 1156,
+        "k": 1156,
+        "requested": {"deepseek-chat": 1156},
+        "requested_from": "log",
+        "reported": {"deepseek-v4-flash": 1156},
+        "verdict": "RESOLVED",
+        "missing": {},
+        "unsupported": {},
+        "errors": 0,
+    }
+    assert verdict["roles"]["user"]["k"] == verdict["roles"]["user"]["n"] == 671
+    assert verdict["created"] == {"from": "2026-06-09T10:13:20Z", "to": "2026-06-09T10:13:20Z"}
+    assert verdict["first_mismatch"] is None
+    assert any("deepseek-chat was an alias of deepseek-v4-flash" in n for n in verdict["notes"])
+    assert any("for other weights at other times" in note for note in verdict["notes"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "reported", "claim", "word"),
+    [
+        ("gpt-4o", "gpt-4o-2024-08-06", "gpt-4o", "RESOLVED"),
+        ("my-deployment", "gpt-4o-2024-08-06", "gpt-4o-2024-08-06", "RESOLVED"),
+        ("claude-3-haiku-20240307", "claude-3-haiku-20240307", "Claude 3 Haiku", "CONSISTENT"),
+        ("", "claude-3-haiku-20240307", "Claude 3 Haiku", "CONSISTENT"),
+        ("gemini-2.5-flash", "gemini-2.5-flash", "gemini-2.5-flash", "ECHO"),
+        ("gemini-2.5-flash", "models/gemini-2.5-flash", "", "ECHO"),
+        ("deepseek-chat", "deepseek-chat", "DeepSeek V4 Flash", "ECHO"),
+        ("", "gemini-2.5-flash", "gemini-2.5-flash", "NAME-ONLY"),
+        ("fast", "gpt-4o", "gpt-4o-2024-08-06", "NAME-ONLY"),
+        ("deepseek-chat", "deepseek-v4-flash", "deepseek-chat", "RESOLVED"),
+        ("deepseek-chat", "deepseek-v4-flash", "DeepSeek V3.2", "CONTRADICTS-CLAIM"),
+        ("gpt-4o", "gpt-4o-2024-08-06", "gpt-4o-2024-05-13", "CONTRADICTS-CLAIM"),
+        ("gemini-x", "grok-4", "gemini-x", "CONTRADICTS-CLAIM"),
+        ("gemini-x", "grok-4", "", "RESOLVED"),
+    ],
+)
+def test_one_name_in_all_responses(asked: str, reported: str, claim: str, word: str) -> None:
+    verdict = judge(records(5, reported, asked), claim=claim)
+    assert verdict.verdict == word
+    assert (verdict.first_mismatch is not None) == (word == "CONTRADICTS-CLAIM")
+
+
+def test_a_name_with_several_weights_in_the_window_is_a_name_only() -> None:
+    june, august = records(3), records(3, role="user", created=1786000000.0)
+    assert judge(june).verdict == "RESOLVED"
+    assert judge(june, [replace(r, role="agent") for r in august]).verdict == "NAME-ONLY"
+    assert judge(records(3, created=None)).verdict == "NAME-ONLY"
+    moved = judge(records(3, requested="deepseek-flash", created=OCTOBER_2026))
+    assert moved.verdict == "NAME-ONLY"
+    assert any("stood for DeepSeek-V4.1-Flash" in note for note in moved.notes)
+
+
+def test_a_second_name_is_mixed_however_rare() -> None:
+    verdict = judge(records(1150), [replace(r, line=812) for r in records(1, "model-y")])
+    assert verdict.verdict == "MIXED"
+    assert verdict.roles["agent"]["reported"] == {"deepseek-v4-flash": 1150, "model-y": 1}
+    assert verdict.roles["agent"]["k"] == 1150
+    assert verdict.first_mismatch == {"file": "agent.jsonl", "line": 812, "reported": "model-y"}
+    claimed = judge(records(1), records(50, "model-y"), claim="deepseek-v4-flash")
+    assert claimed.verdict == "MIXED"
+    assert claimed.first_mismatch["line"] == 1
+    neither = judge(records(1), records(50, "model-y"), claim="model-z")
+    assert neither.verdict == "CONTRADICTS-CLAIM"
+    snapshots = judge(
+        records(3, "gpt-4o-2024-05-13", "gpt-4o"), records(3, "gpt-4o-2024-08-06", "gpt-4o"),
+        claim="gpt-4o",
+    )  # fmt: skip
+    assert snapshots.verdict == "MIXED"
+
+
+def test_the_worst_role_decides() -> None:
+    verdict = judge(records(9), records(2, "model-y", role="user"), claim="deepseek-v4-flash")
+    assert verdict.roles["agent"]["verdict"] == "RESOLVED"
+    assert verdict.roles["user"]["verdict"] == verdict.verdict == "CONTRADICTS-CLAIM"
+
+
+def test_missing_names_make_it_partial_and_no_name_unverifiable() -> None:
+    nameless = [
+        replace(r, reported="", missing="null", grade="E", id=f"m{r.line}") for r in records(2)
+    ]
+    some = judge(records(8), nameless)
+    assert (some.verdict, some.roles["agent"]["n"], some.roles["agent"]["k"]) == ("PARTIAL", 10, 8)
+    assert some.roles["agent"]["missing"] == {"null": 2}
+    none = judge(nameless, claim="anything")
+    assert (none.verdict, none.grade) == ("UNVERIFIABLE", "E")
+
+
+def test_a_copied_name_is_no_evidence() -> None:
+    verdict = judge(records(4, "llama3", "llama3", grade="E"))
+    assert verdict.verdict == "UNVERIFIABLE"
+    assert verdict.roles["agent"]["reported"] == {}
+    assert verdict.roles["agent"]["unsupported"] == {"llama3": 4}
+
+
+def test_the_grade_is_the_weakest() -> None:
+    verdict = judge(records(3, grade="A"), [replace(r, id="c") for r in records(1, grade="C")])
+    assert verdict.grade == "C"
+
+
+def test_copies_count_once_and_a_changed_body_is_suspect() -> None:
+    twice = judge(records(5), records(5))
+    assert (twice.verdict, twice.roles["agent"]["n"], twice.copies) == ("RESOLVED", 5, 5)
+    changed = replace(records(1)[0], body="other", line=99)
+    verdict = judge(records(5), [changed])
+    assert verdict.verdict == "SUSPECT"
+    assert "agent.jsonl:1 and agent.jsonl:99" in verdict.notes[0]
+    without = [replace(r, id="", body="same") for r in records(3)]
+    assert judge(without).roles["agent"]["n"] == 3
+
+
+def test_a_duplicate_key_is_suspect_and_other_damage_partial() -> None:
+    assert judge(records(5), [BadLine("a", 1, "duplicate key", "'model'")]).verdict == "SUSPECT"
+    verdict = judge(records(5), [BadLine("a", n, "not JSON") for n in range(1, 31)])
+    assert verdict.verdict == "PARTIAL"
+    assert (len(verdict.bad_lines), verdict.bad_total) == (20, 30)
+    assert judge([BadLine("a", 1, "damaged")]).verdict == "UNREADABLE"
+    assert judge([]).verdict == "UNREADABLE"
+
+
+def test_a_name_before_its_time_is_suspect() -> None:
+    verdict = judge(records(3, created=APRIL_2025), claim="deepseek-v4-flash")
+    assert verdict.verdict == "SUSPECT"
+    assert any("came into use on 2026-04-24" in note for note in verdict.notes)
+
+
+def test_errors_are_not_responses() -> None:
+    failed = [replace(r, error="overloaded", reported="", grade="E") for r in records(4)]
+    verdict = judge(records(6), failed)
+    assert verdict.verdict == "RESOLVED"
+    assert (verdict.roles["agent"]["n"], verdict.roles["agent"]["errors"]) == (6, 4)
+    elsewhere = judge(records(6), [replace(r, role="judge") for r in failed])
+    assert elsewhere.verdict == "RESOLVED"
+    assert judge(failed).verdict == "UNVERIFIABLE"
+
+
+def test_pieces_of_a_stream_are_one_response() -> None:
+    piece = replace(records(1)[0], piece=True, body="")
+    empty = replace(piece, reported="", missing="absent", grade="E")
+    whole = judge([empty, piece, piece, replace(piece, id="other")])
+    assert (whole.verdict, whole.roles["agent"]["n"]) == ("RESOLVED", 2)
+    assert judge([piece, replace(piece, reported="model-y")]).verdict == "MIXED"
+    assert judge([empty]).verdict == "UNVERIFIABLE"
+
+
+def test_a_request_from_the_configuration_is_marked() -> None:
+    bare = judge(records(3, requested=""), requested="deepseek-chat")
+    assert bare.verdict == "RESOLVED"
+    assert bare.roles["agent"]["requested"] == {"deepseek-chat": 3}
+    assert bare.roles["agent"]["requested_from"] == "configuration"
+    assert any("taken from the configuration" in note for note in bare.notes)
+    assert judge(records(3, requested="")).roles["agent"]["requested_from"] == "nowhere"
+
+
+def test_a_fallback_in_the_request_is_explained() -> None:
+    verdict = judge(records(1, "x-ai/grok-4", "gemini-x", offered=("x-ai/grok-4",)))
+    assert any("allowed as a fallback" in note for note in verdict.notes)
+    retired = judge(records(1, "model-y", "deepseek-chat", created=OCTOBER_2026))
+    assert any("out of use after 2026-07-24" in note for note in retired.notes)
+
+
+def test_a_server_of_ones_own_gives_a_name_only() -> None:
+    own = Hosting(("teacher",), "0" * 64, "1" * 64)
+    verdict = judge(records(3, "teacher", "teacher"), claim="teacher", hosting=own).to_json()
+    assert verdict["verdict"] == "NAME-ONLY"
+    assert verdict["hosting"] == {
+        "kind": "self",
+        "served": ["teacher"],
+        "served_sha256": "0" * 64,
+        "weights": "1" * 64,
+    }
+    assert "the reported name is in the saved model list of the server" in verdict["notes"]
+    assert judge(records(3, "other"), claim="teacher", hosting=own).verdict == "CONTRADICTS-CLAIM"
+    unlisted = judge(records(3, "other"), hosting=own)
+    assert "the saved model list does not hold the reported other" in unlisted.notes
+
+
+def test_a_path_on_a_disk_is_not_published() -> None:
+    path = "/home/somebody/run/base"
+    verdict = judge(records(3, path, path), claim="Base Model", hosting=Hosting())
+    assert verdict.verdict == "NAME-ONLY"
+    assert "somebody" not in str(verdict.to_json())
+    assert verdict.roles["agent"]["reported"] == {"…/base": 3}
+    assert judge(records(3, path, path), claim="Base Model").verdict == "CONTRADICTS-CLAIM"
+
+
+def test_odd_times_are_not_used() -> None:
+    verdict = judge(records(2, created=JUNE_2026 * 1000), records(1, role="user", created=0))
+    assert verdict.created == {"from": None, "to": None}
+    assert any(note.startswith("3 responses have a creation time") for note in verdict.notes)
+
+
+def test_other_rules_are_refused() -> None:
+    with pytest.raises(ValueError, match="rules 2"):
+        verify([], claim="", rules_version=2)
+
+
+def test_the_stopping_verdicts_are_the_worst() -> None:
+    assert set(SEVERITY[-len(STOPPING) :]) == STOPPING
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["agent", "user"]),
+            st.sampled_from(["deepseek-v4-flash", "model-y", ""]),
+            st.sampled_from(["deepseek-chat", ""]),
+            st.integers(0, 5),
+        ),
+        max_size=20,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_order_never_matters_and_n_is_accounted_for(rows, shuffle: random.Random) -> None:
+    found = []
+    for line, (role, reported, asked, id) in enumerate(rows, 1):
+        record = records(1, reported, asked, role)[0]
+        missing = "" if reported else "absent"
+        grade = "B" if reported else "E"
+        found.append(
+            replace(record, line=line, id=f"{id}", body=f"{id}", missing=missing, grade=grade)
+        )
+    # One id is one response: keep its copies equal.
+    first = {record.id: record for record in reversed(found)}
+    found = [replace(first[record.id], line=record.line) for record in found]
+    turned = found[:]
+    shuffle.shuffle(turned)
+    one, other = judge(found), judge(turned)
+    assert one.verdict == other.verdict
+    assert {k: dict(v) for k, v in one.roles.items()} == {
+        k: dict(v) for k, v in other.roles.items()
+    }
+    assert sum(role["n"] for role in one.roles.values()) == len(first)
+    assert one.copies == len(found) - len(first)
+    for role in one.roles.values():
+        told = sum(role["reported"].values()) + sum(role["missing"].values())
+        assert role["n"] == told + sum(role["unsupported"].values())
+        assert role["k"] <= role["n"]
+        if len(role["reported"]) > 1:
+            assert one.verdict in STOPPING
