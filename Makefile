@@ -40,6 +40,9 @@ lint: $(READY)  ## style, types, import rules, dependencies, the CLI reference
 	$(BIN)/deptry .
 	$(BIN)/python -m cogapp --check docs/cli.md
 
+cards: $(READY)  ## check that committed cards render again to the same bytes
+	set -e; for family in cards/*/; do $(BIN)/hubtools card render --check $$family; done
+
 docs: $(READY)  ## write the generated parts of docs/ again
 	$(BIN)/python -m cogapp -r docs/cli.md
 
