@@ -30,7 +30,7 @@ COMMANDS = {
     "evaluate": Row("hubtools.cli.evaluate", "Run an evaluation suite and keep every answer."),
     "provenance": Row("hubtools.cli.provenance", "Verify from raw logs which teacher answered."),
     "card": Row("hubtools.cli.card", "Render, show and adopt model cards."),
-    "push": Row("hubtools.cli.push", "Push a prepared folder to the Hub in one commit."),
+    "push": Row("hubtools.cli.push", "Push sealed releases, each repo in one commit."),
     "family": Row("hubtools.cli.family", "See where every checkpoint of a family stands."),
     "hub": Row("hubtools.cli.hub", "Run the embedded Hub for rehearsals, CI and demos."),
 }
