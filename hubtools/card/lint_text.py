@@ -43,6 +43,7 @@ def text_findings(card: CardInput, body: str, skipped: int) -> Iterator[Finding]
     """HT014, HT017, HT021, HT022, HT041, HT050, HT051 in prose and outside the marked blocks.
 
     Args:
+        card: what the text is held against.
         body: the README without front matter.
         skipped: how many lines that took away.
     """

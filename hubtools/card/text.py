@@ -12,7 +12,8 @@ from typing import Any
 
 from hubtools.facts import Fact, Spread
 
-_SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|^(?=[#>+=-])|^\d+(?=[.)]\s)")
+_SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|^(?=[#>+=-])")
+_LIST = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _NUMBER = re.compile(r"(?<![\w.])(?<!\w-)[+-]?\d+(?:,\d{3})*(?:\.\d+)?(?:[eE][+-]?\d+)?(?!\w)")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202f\u2066-\u2069\ufeff]+")
 
@@ -29,7 +30,8 @@ def escape(value: Any) -> Markdown:
         return value
     text = _CONTROL.sub(" ", str(value)).strip()
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return Markdown(_SPECIAL.sub(lambda match: "\\" + match[0], text))
+    text = _SPECIAL.sub(lambda match: "\\" + match[0], text)
+    return Markdown(_LIST.sub(r"\1\\\2", text))
 
 
 def cell(value: Any) -> Markdown:
