@@ -1,7 +1,7 @@
 """W + scaling·(B·A) in float32, rounded once to W's own dtype: bit for bit what PEFT does on a CPU.
 
-Works on blocks of rows, so that memory does not depend on the matrix. Never on a single row of a
-larger matrix: BLAS has another kernel for vectors, which adds up in another order.
+Works on blocks of rows, so that memory does not depend on the matrix. Never on a few rows of a
+larger matrix: BLAS has other kernels for vectors and slivers, which add up in another order.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ Floats = NDArray[np.float32]
 Gemm = Callable[[Floats, Floats, Floats], None]
 
 _BLOCK_ELEMENTS = 1 << 18
+FEW_ROWS = 16
 _STORED: dict[str, Any] = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 # Exponent bits: all of them set means infinite or not a number.
 _EXPONENT: dict[str, Any] = {
@@ -28,12 +29,12 @@ _EXPONENT: dict[str, Any] = {
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[tuple[int, int]]:
-    """Cut `rows` into blocks of about 256 Ki elements; no block but a whole matrix has one row."""
-    step = max(2, _BLOCK_ELEMENTS // max(columns, 1))
+    """Cut `rows` into blocks of about 256 Ki elements, none of fewer than 16 rows."""
+    step = max(FEW_ROWS, _BLOCK_ELEMENTS // max(columns, 1))
     start = 0
     while start < rows:
         stop = min(start + step, rows)
-        if rows - stop == 1:
+        if rows - stop < FEW_ROWS:
             stop = rows
         yield start, stop
         start = stop

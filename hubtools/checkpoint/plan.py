@@ -213,9 +213,10 @@ def _slot(
 
 def _engine(slots: list[Slot]) -> Literal["numpy", "torch"]:
     # OpenBLAS and MKL add up B·A in the same order, hence round alike, only here (measured:
-    # beyond, the inner loop is split or the last columns take another kernel).
+    # elsewhere the inner loop is split, or slivers and last columns take another kernel).
     def agree(slot: Slot) -> bool:
-        return slot.rank < 32 or (slot.rank <= 128 and slot.target.shape[1] % 64 == 0)
+        rows, columns = slot.target.shape
+        return rows >= 16 and (slot.rank < 32 or (slot.rank <= 128 and columns % 64 == 0))
 
     return "numpy" if all(map(agree, slots)) else "torch"
 

@@ -93,5 +93,5 @@ def save_adapter(path: Path, base: Path, targets: list[str], **options: Any) -> 
         for name, parameter in peft.named_parameters():
             if "lora_" in name:
                 parameter.normal_(0, 0.05)
-    peft.save_pretrained(path)
+    peft.save_pretrained(path, save_embedding_layers=False)
     return path

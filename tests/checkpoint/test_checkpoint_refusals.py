@@ -1,0 +1,260 @@
+"""What is not plain LoRA on this base is refused by name, before a byte is written."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import save_adapter, save_base
+
+from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.plan import plan_merge
+from hubtools.errors import CheckError, HubtoolsError
+
+Pair = tuple[Path, Path]
+
+
+def refusal(pair: Pair, id: str) -> HubtoolsError:
+    base, adapter = pair
+    with pytest.raises(CheckError) as caught:
+        plan_merge(adapter, base)
+    assert caught.value.id == id, caught.value
+    assert caught.value.next
+    assert caught.value.where
+    return caught.value
+
+
+def edit_config(folder: Path, name: str = "adapter_config.json", **changes: Any) -> None:
+    file = folder / name
+    file.write_text(json.dumps({**json.loads(file.read_bytes()), **changes}))
+
+
+def edit_tensors(adapter: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    from safetensors.torch import load_file, save_file
+
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    change(tensors)
+    save_file(tensors, adapter / "adapter_model.safetensors")
+
+
+FIRST = "base_model.model.model.layers.0.self_attn.q_proj"
+
+OPTIONS = [
+    ({"peft_type": "IA3"}, "adapter type IA3"),
+    ({"peft_type": None}, "adapter type (none)"),
+    ({"use_dora": True}, "DoRA"),
+    ({"lora_bias": True}, "bias of its own"),
+    ({"bias": "lora_only"}, "option bias"),
+    ({"modules_to_save": ["lm_head"]}, "trained whole"),
+    ({"layer_replication": [[0, 1], [0, 1]]}, "replicated layers"),
+    ({"target_parameters": ["experts.w"]}, "expert parameters"),
+    ({"trainable_token_indices": [1]}, "trained token rows"),
+    ({"fan_in_fan_out": True}, "transposed"),
+    ({"init_lora_weights": "pissa"}, "'pissa'"),
+    ({"init_lora_weights": "olora"}, "'olora'"),
+    ({"init_lora_weights": "loftq"}, "'loftq'"),
+    ({"use_bdlora": {"x": 1}}, "option use_bdlora"),
+    ({"a_later_invention": 1}, "option a_later_invention"),
+    ({"r": 0}, "rank 0"),
+    ({"r": "8"}, "not a number"),
+    ({"alpha_pattern": {"(": 1}}, "not a number"),
+    ({"rank_pattern": [1]}, "not a number"),
+]
+
+
+@pytest.mark.parametrize(("changes", "words"), OPTIONS)
+def test_options_of_the_adapter(broken: Pair, changes: dict[str, Any], words: str) -> None:
+    edit_config(broken[1], **changes)
+    assert words in refusal(broken, "HT110").message
+
+
+@pytest.mark.parametrize(
+    ("options", "id", "words"),
+    [
+        ({"use_dora": True}, "HT110", "DoRA"),
+        ({"modules_to_save": ["lm_head"]}, "HT110", "modules_to_save"),
+        ({"target_modules": ["embed_tokens", "q_proj"]}, "HT111", "LoRA on an embedding"),
+        ({"init_lora_weights": "pissa"}, "HT110", "pissa"),
+    ],
+)
+def test_what_peft_really_saves(
+    made: Any, tmp_path: Path, options: dict[str, Any], id: str, words: str
+) -> None:
+    base, _ = made("llama", "float32")
+    targets = options.pop("target_modules", ["q_proj"])
+    adapter = save_adapter(tmp_path / "adapter", base, targets, **options)
+    assert words in refusal((base, adapter), id).message
+
+
+def test_dora_tensors_without_the_option(broken: Pair) -> None:
+    import torch
+
+    edit_tensors(broken[1], lambda t: t.update({f"{FIRST}.lora_magnitude_vector": torch.ones(64)}))
+    error = refusal(broken, "HT111")
+    assert f"{FIRST}.lora_magnitude_vector" in error.message
+    assert "DoRA" in error.message
+
+
+def test_half_an_adapter(broken: Pair) -> None:
+    edit_tensors(broken[1], lambda t: t.pop(f"{FIRST}.lora_B.weight"))
+    assert "q_proj has lora_A alone" in refusal(broken, "HT114").detail[0]
+
+
+def test_parameters_that_were_not_gathered(broken: Pair) -> None:
+    import torch
+
+    edit_tensors(broken[1], lambda t: t.update({f"{FIRST}.lora_A.weight": torch.zeros(0)}))
+    assert "F32 [0]" in refusal(broken, "HT114").detail[0]
+
+
+def test_no_tensors_at_all(broken: Pair) -> None:
+    edit_tensors(broken[1], lambda t: t.clear())
+    refusal(broken, "HT114")
+
+
+def test_two_spellings_of_one_factor(broken: Pair) -> None:
+    import torch
+
+    more = {f"{FIRST}.lora_A.default.weight": torch.ones(8, 64)}
+    edit_tensors(broken[1], lambda t: t.update(more))
+    assert "two lora_A" in refusal(broken, "HT114").detail[0]
+
+
+def test_rank_against_the_configuration(broken: Pair) -> None:
+    edit_config(broken[1], r=16)
+    assert "rank 16 by adapter_config.json, lora_A [8, 107]" in refusal(broken, "HT114").detail[0]
+
+
+def test_alpha_zero_would_change_nothing(broken: Pair) -> None:
+    edit_config(broken[1], lora_alpha=0)
+    refusal(broken, "HT116")
+
+
+def test_another_architecture_is_named(made: Any) -> None:
+    error = refusal((made("gpt_neox")[0], made("llama")[1]), "HT112")
+    assert error.message == (
+        "14 of 14 adapter modules have no place in this base (GPTNeoXForCausalLM)"
+    )
+    assert "model.layers.0.mlp.down_proj.weight" in error.detail[0]
+    assert "adapter_config.json names as base" in error.detail[1]
+
+
+def test_one_tensor_without_a_place(broken: Pair) -> None:
+    def rename(tensors: dict[str, Any]) -> None:
+        for side in "AB":
+            moved = tensors.pop(f"{FIRST}.lora_{side}.weight")
+            tensors[f"base_model.model.language_model.x_proj.lora_{side}.weight"] = moved
+
+    edit_tensors(broken[1], rename)
+    assert "1 of 14" in refusal(broken, "HT112").message
+
+
+def test_same_names_other_sizes(made: Any, tmp_path: Path) -> None:
+    import torch
+    from tiny_models import config_of
+    from transformers import AutoModelForCausalLM
+
+    config = config_of("llama")
+    config.intermediate_size = 96
+    AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).save_pretrained(tmp_path)
+    error = refusal((tmp_path, made()[1]), "HT113")
+    assert error.message == (
+        "wrong base: model.layers.0.mlp.down_proj.weight is [64, 96], "
+        "the adapter was trained on [64, 107]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "id"),
+    [
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "HT115"),
+        ({"model_type": "gpt2"}, "HT110"),
+    ],
+)
+def test_a_base_that_cannot_take_it(broken: Pair, changes: dict[str, Any], id: str) -> None:
+    edit_config(broken[0], "config.json", **changes)
+    refusal(broken, id)
+
+
+def test_a_base_in_eight_bits(broken: Pair) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    file = broken[0] / "model.safetensors"
+    tensors = load_file(file)
+    name = "model.layers.0.self_attn.q_proj.weight"
+    tensors[name] = tensors[name].to(torch.float8_e4m3fn)
+    save_file(tensors, file)
+    assert refusal(broken, "HT115").message == f"{name} is stored as F8_E4M3"
+
+
+def test_output_layer_of_a_tied_base(tmp_path: Path) -> None:
+    base = save_base(tmp_path / "base", "llama", "float32")
+    adapter = save_adapter(tmp_path / "adapter", base, ["lm_head"])
+    edit_config(base, "config.json", tie_word_embeddings=True)
+    assert "shares its weights" in refusal((base, adapter), "HT110").message
+
+
+def test_swapped_arguments(broken: Pair) -> None:
+    base, adapter = broken
+    assert "not an adapter" in refusal((adapter, base), "HT112").message
+    assert "itself an adapter" in refusal((adapter, adapter), "HT115").message
+
+
+def test_an_index_that_points_elsewhere(broken: Pair) -> None:
+    base, _ = broken
+    (base / "model.safetensors").rename(base.parent / "model.safetensors")
+    outside = {"weight_map": {"a": "../model.safetensors"}}
+    (base / "model.safetensors.index.json").write_text(json.dumps(outside))
+    assert "'../model.safetensors'" in refusal(broken, "HT105").detail[0]
+
+
+def test_an_index_that_forgets_a_tensor(tmp_path: Path, made: Any) -> None:
+    base = save_base(tmp_path / "base", "llama", "bfloat16", max_shard_size="60KB")
+    file = base / "model.safetensors.index.json"
+    index = json.loads(file.read_bytes())
+    shard = index["weight_map"].pop("model.norm.weight")
+    file.write_text(json.dumps(index))
+    assert f"model.norm.weight in {shard}" in refusal((base, made()[1]), "HT105").detail[0]
+    (base / shard).unlink()
+    assert f"{shard} is missing" in refusal((base, made()[1]), "HT105").detail[0]
+
+
+def test_adapters_as_pickles_get_a_command(broken: Pair) -> None:
+    import subprocess
+    import sys
+
+    import torch
+    from safetensors.torch import load_file
+
+    base, adapter = broken
+    file = adapter / "adapter_model.safetensors"
+    torch.save(load_file(file), adapter / "adapter_model.bin")
+    file.unlink()
+    command = refusal(broken, "HT102").next
+    assert command.startswith('python -c "')
+    subprocess.run([sys.executable, "-c", command[11:-1]], check=True)
+    assert len(plan_merge(adapter, base).slots) == 14
+
+
+@pytest.mark.parametrize(("value", "id"), [(0.0, "HT116"), (float("nan"), "HT117")])
+def test_values_that_spoil_the_result(broken: Pair, tmp_path: Path, value: float, id: str) -> None:
+    def spoil(tensors: dict[str, Any]) -> None:
+        for name, tensor in tensors.items():
+            if "lora_B" in name:
+                tensor.fill_(value)
+
+    base, adapter = broken
+    edit_tensors(adapter, spoil)
+    with pytest.raises(CheckError, match=id):
+        merge(adapter, base, tmp_path / "out", log=tmp_path / "log")
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        ".out.merge",
+        "adapter",
+        "base",
+        "log",
+    ]
+    assert sorted(file.name for file in (tmp_path / ".out.merge").iterdir()) == ["lock"]
