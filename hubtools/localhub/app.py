@@ -7,6 +7,7 @@ import errno
 import inspect
 import logging
 import secrets
+import sqlite3
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -64,7 +65,11 @@ class _Api:
         except ClientDisconnect:
             return
         except OSError as error:
-            response = _failed(_storage_failure(error))
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+            response = _failed(_storage_failure(error, full))
+        except sqlite3.OperationalError as error:
+            full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+            response = _failed(_storage_failure(error, full))
         except Exception:
             _log.exception("%s %s", scope["method"], scope["path"])
             response = _failed(ApiFailure(500, "internal error: see the server's log"))
@@ -155,8 +160,8 @@ def _failed(failure: ApiFailure) -> Response:
     return JSONResponse({"error": failure.message, **failure.body}, failure.status, headers)
 
 
-def _storage_failure(error: OSError) -> ApiFailure:
+def _storage_failure(error: OSError | sqlite3.Error, full: bool) -> ApiFailure:
     _log.error("storage: %s", error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if full:
         return ApiFailure(507, "the embedded Hub's disk is full")
-    return ApiFailure(500, f"the embedded Hub cannot use its disk: {error.strerror}")
+    return ApiFailure(500, "the embedded Hub cannot use its disk: see the server's log")

@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hubtools.errors import EnvironmentFailure
+
+_VERSION = 1
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
   name TEXT PRIMARY KEY COLLATE NOCASE, kind TEXT NOT NULL, admin INTEGER NOT NULL DEFAULT 0);
@@ -39,14 +42,33 @@ class Database:
     """Connections to `<root>/hub.sqlite`, lent one per unit of work; used from many threads.
 
     Rows come back as `sqlite3.Row`. A unit that raises leaves no trace.
+
+    Raises:
+        EnvironmentFailure: HT607 when the file is no database, or one of another layout.
     """
 
     def __init__(self, root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self._path = root / "hub.sqlite"
         self._idle: queue.SimpleQueue[sqlite3.Connection] = queue.SimpleQueue()
-        with self._lent() as connection:
-            connection.executescript(_SCHEMA)
+        try:
+            with self._lent() as connection:
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                if version not in (0, _VERSION):
+                    raise self._unusable(f"it has layout {version}, this program {_VERSION}")
+                connection.execute("PRAGMA journal_mode = WAL")  # the file remembers it
+                connection.executescript(f"{_SCHEMA} PRAGMA user_version = {_VERSION};")
+        except sqlite3.Error as error:
+            raise self._unusable(str(error)) from error
+
+    def _unusable(self, why: str) -> EnvironmentFailure:
+        return EnvironmentFailure(
+            "HT607",
+            f"the embedded Hub's database cannot be used: {why}",
+            where=str(self._path),
+            detail=("Nothing in it was changed.",),
+            next="hubtools hub serve --root ANOTHER_DIRECTORY",
+        )
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
@@ -96,6 +118,6 @@ class Database:
             self._path, timeout=60, isolation_level=None, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
-            connection.execute(f"PRAGMA {pragma}")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA foreign_keys = ON")
         return connection

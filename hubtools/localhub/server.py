@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubtools.children import rebuilt_error
 from hubtools.errors import EnvironmentFailure, UsageError
-from hubtools.files import locked
+from hubtools.files import disk_error, locked
 from hubtools.localhub.faults import Fault, FaultInjector
 from hubtools.localhub.state import LFS_PART, open_hub
 
@@ -76,11 +76,12 @@ def serve(
     Raises:
         UsageError: HT602 for a host that is not loopback.
         EnvironmentFailure: HT601 when the port is in use, HT603 when it may not be opened, HT604
-            without the packages a server needs, HT903 when the directory is served already.
+            without the packages a server needs, HT607 for a database of another kind, HT901 when
+            the directory cannot be written, HT903 when it is served already.
     """
     _require_packages()
     _require_loopback(host)
-    with locked(root / "lock", f"the embedded Hub in {root}"), _listen(host, port) as listener:
+    with _listen(host, port) as listener, _owned(root):
         from hubtools.localhub.app import build_app
 
         for leftover in root.glob("tmp/*"):
@@ -100,6 +101,16 @@ def serve(
             _run(app, listener, lambda: ready(url) if ready else None)
         finally:
             hub.database.close()
+
+
+@contextmanager
+def _owned(root: Path) -> Iterator[None]:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(error, root) from error
+    with locked(root / "lock", f"the embedded Hub in {root}"):
+        yield
 
 
 def _run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
