@@ -6,6 +6,7 @@ responses, and nothing is decided here.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +18,9 @@ SHOWN = 20
 
 EVIDENCE = ("A", "B", "C")
 """Grades at which a reported name counts as reported by the API."""
+
+# OpenRouter's ids begin with the time they were made.
+_DATED_ID = re.compile(r"gen-(\d{10})-")
 
 
 @dataclass(slots=True)
@@ -79,6 +83,7 @@ class Tally:
     copies: int = 0
     without_id: int = 0
     odd_times: int = 0
+    odd_ids: int = 0
     since: float | None = None
     until: float | None = None
 
@@ -149,6 +154,8 @@ def _when(total: Tally, item: Record) -> float | None:
     if not 1e9 <= item.created < 1e10:
         total.odd_times += 1
         return None
+    dated = _DATED_ID.match(item.id)
+    total.odd_ids += dated is not None and abs(int(dated[1]) - item.created) > 300
     total.since, total.until = _widened(total.since, total.until, item.created)
     return item.created
 

@@ -1,7 +1,8 @@
 """When do two model names mean the same model? (pure)
 
 `gpt-4o` answered by `gpt-4o-2024-08-06` is no alarm, `gemini` answered by `grok` is. Names are
-compared without case, spaces and gateway prefixes; a date at the end makes a name a snapshot.
+compared without case, spaces and gateway prefixes, with `4.5` spelled `4-5`; a date at the end
+makes a name a snapshot.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _DATE = re.compile(
 
 def canonical(name: str) -> str:
     """A name in the form in which names are compared: `DeepSeek V4 Flash` → `deepseek-v4-flash`."""
-    text = re.sub(r"[\s_]+", "-", name.strip().lower())
+    text = re.sub(r"[\s_]+|(?<=\d)\.(?=\d)", "-", name.strip().lower())
     text = re.sub(r"@(\d{8})$", r"-\1", text).partition("@")[0]
     return _VARIANT.sub("", text.removeprefix("models/"))
 

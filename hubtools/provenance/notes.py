@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
+from hubtools.logs.records import BadLine
 from hubtools.provenance.counts import Pair, RoleCount, Tally
 from hubtools.provenance.judge import Judge
 from hubtools.provenance.names import is_path, same, shown, snapshot_of
@@ -21,15 +22,15 @@ def notes(total: Tally, judge: Judge) -> list[str]:
 
 def _grave(total: Tally, judge: Judge) -> Iterator[str]:
     if total.conflict_total:
-        places = "; ".join(total.conflicts[:3])
         yield (
-            f"{total.conflict_total} response ids occur twice with different bodies, "
-            f"so a response was changed after it was logged: {places}"
+            f"response ids that occur with different bodies: {total.conflict_total:,}; a response "
+            f"was changed after it was logged ({'; '.join(total.conflicts[:3])})"
         )
     if n := total.bad_kinds["duplicate key"]:
+        places = _places(bad for bad in total.bad if bad.kind == "duplicate key")
         yield (
-            f"{n} lines hold a JSON key twice, so two readers can disagree about what they say; "
-            "they were not counted"
+            f"lines with a JSON key twice: {n:,}, not counted; two readers can disagree about what "
+            f"they say ({places})"
         )
     for name, pair in judge.too_early(total):
         birth = judge.aliases.birth(name)
@@ -43,27 +44,33 @@ def _grave(total: Tally, judge: Judge) -> Iterator[str]:
 def _damage(total: Tally) -> Iterator[str]:
     kinds = {kind: n for kind, n in sorted(total.bad_kinds.items()) if kind != "duplicate key"}
     if kinds:
-        listed = ", ".join(f"{kind} {n}" for kind, n in kinds.items())
-        where = ", ".join(f"{bad.file}:{bad.line}" for bad in total.bad[:3])
-        yield f"lines that could not be counted: {listed} (first: {where})"
+        listed = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+        places = _places(bad for bad in total.bad if bad.kind != "duplicate key")
+        yield f"lines that could not be counted: {listed} ({places})"
     if total.copies:
-        yield f"{total.copies} copies of responses already counted were left out"
+        yield f"copies of responses already counted, left out: {total.copies:,}"
     if total.without_id:
-        yield f"{total.without_id} responses have no usable id: copies among them would not show"
+        yield f"responses without a usable id: {total.without_id:,}; copies of them would not show"
+    if total.odd_ids:
+        yield f"response ids that carry another time than the response: {total.odd_ids:,}"
     if total.odd_times:
-        yield f"{total.odd_times} responses have a creation time not in seconds; it is not used"
+        yield f"creation times that are not in seconds, not used: {total.odd_times:,}"
+
+
+def _places(lines: Iterable[BadLine]) -> str:
+    return ", ".join(f"{bad.file}:{bad.line}" for bad in list(lines)[:3])
 
 
 def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
     if role.errors:
-        yield f"{role_name}: {role.errors} error answers are not responses and are not in n"
+        yield f"{role_name}: error answers, which are not responses and not in n: {role.errors:,}"
     if role.missing:
-        listed = ", ".join(f"{kind} {n}" for kind, n in sorted(role.missing.items()))
-        yield f"{role_name}: {role.missing.total()} responses name no model ({listed})"
+        listed = ", ".join(f"{kind} {n:,}" for kind, n in sorted(role.missing.items()))
+        yield f"{role_name}: responses that name no model: {role.missing.total():,} ({listed})"
     for name, n in sorted(role.unsupported.items()):
         yield (
-            f"{role_name}: {n} responses say {shown(name)} in a field that the software in between "
-            "fills with the requested name; they are no evidence"
+            f"{role_name}: responses that say {shown(name)} in a field which the software in "
+            f"between fills with the requested name: {n:,}; they are no evidence"
         )
     if role.n and not role.requested and judge.requested:
         yield (

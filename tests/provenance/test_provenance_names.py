@@ -18,6 +18,7 @@ from hubtools.provenance.names import canonical, is_path, pinned, same, shown, s
     ("one", "other"),
     [
         ("DeepSeek V4 Flash", "deepseek-v4-flash"),
+        ("Claude Sonnet 4.5", "claude-sonnet-4-5"),
         ("grok-4", "x-ai/grok-4"),
         ("models/gemini-2.5-pro", "gemini-2.5-pro"),
         ("google/gemini-2.0-flash-exp:free", "gemini-2.0-flash-exp"),
@@ -45,6 +46,7 @@ def test_two_models_stay_two(one: str, other: str) -> None:
         ("gpt-4o-2024-08-06", "gpt-4o"),
         ("openai/gpt-4o-2024-08-06", "gpt-4o"),
         ("claude-3-5-haiku-20241022", "claude-3-5-haiku-latest"),
+        ("claude-sonnet-4-5-20250929", "Claude Sonnet 4.5"),
         ("gpt-3.5-turbo-0125", "gpt-3.5-turbo"),
         ("gpt-4-1106-preview", "gpt-4"),
         ("gemini-2.5-pro-preview-03-25", "gemini-2.5-pro"),

@@ -208,7 +208,17 @@ def test_a_path_on_a_disk_is_not_published() -> None:
 def test_odd_times_are_not_used() -> None:
     verdict = judge(records(2, created=JUNE_2026 * 1000), records(1, role="user", created=0))
     assert verdict.created == {"from": None, "to": None}
-    assert any(note.startswith("3 responses have a creation time") for note in verdict.notes)
+    assert any(
+        note == "creation times that are not in seconds, not used: 3" for note in verdict.notes
+    )
+
+
+def test_an_id_with_another_time_is_told() -> None:
+    honest = [replace(r, id=f"gen-{int(JUNE_2026) + 9}-{r.line}") for r in records(4)]
+    assert not any("another time" in note for note in judge(honest).notes)
+    odd = judge(honest, [replace(honest[0], id="gen-1700000000-x", line=9)])
+    assert "response ids that carry another time than the response: 1" in odd.notes
+    assert odd.verdict == "RESOLVED"
 
 
 def test_other_rules_are_refused() -> None:
