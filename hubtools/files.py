@@ -95,10 +95,14 @@ def locked(path: Path, what: str) -> Iterator[None]:
     """Hold an exclusive lock file that names its owner; the kernel drops it if we die.
 
     Raises:
-        EnvironmentFailure: HT903 when another live process holds it.
+        EnvironmentFailure: HT903 when another live process holds it, HT901 when it cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as stream:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = path.open("a+")
+    except OSError as error:
+        raise disk_error(error, path) from error
+    with lock as stream:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -39,6 +39,7 @@ class TransformersBackend:
         try:
             import torch
             import transformers
+            from safetensors import SafetensorError
         except ImportError as error:
             raise _missing(error) from error
         transformers.utils.logging.disable_progress_bar()
@@ -55,7 +56,7 @@ class TransformersBackend:
             if adapter is not None:
                 loaded = _with_adapter(loaded, adapter)
             self._model = loaded.to(device).eval()
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise _unloadable(error, adapter or model) from error
         self._sampling(loaded.generation_config)
         self._limit = getattr(loaded.config, "max_position_embeddings", None)

@@ -1,0 +1,84 @@
+"""Real runs in child processes: of a tiny model, and of scripted servers whose scores are known."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+sys.path.append(str(Path(__file__).parents[1] / "eval_harness"))  # tiny_chat, scripted_server
+
+import pytest
+from scripted_server import Answer, says, serving
+from tiny_chat import save_tiny_adapter, save_tiny_chat, write_suite
+
+from hubtools.evaluation.bridge import evaluate
+
+WEIGHTS = {"base": "b0" * 32, "mi": "c1" * 32, "r2e": "d2" * 32}
+RIGHT = {"base": 3, "mi": 5, "r2e": 23}  # of the 24 questions of the suite, these many
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """PEFT 0.21 asks transformers 5.24 for an attribute under its old name."""
+    config.addinivalue_line("filterwarnings", "ignore:`is_gradient_checkpointing` is deprecated")
+
+
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny_chat(tmp_path_factory.mktemp("tiny") / "chat")
+
+
+@pytest.fixture(scope="session")
+def tiny_adapter(tiny_chat: Path) -> Path:
+    return save_tiny_adapter(tiny_chat.with_name("adapter"), tiny_chat)
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_suite(tmp_path_factory.mktemp("suites") / "words", 24)
+
+
+def first_right(count: int) -> Callable[..., Answer]:
+    """A server that knows the first `count` words and calls all others "w none"."""
+
+    def script(question: str, *_: object) -> Answer:
+        number = question.rpartition("word ")[2].rstrip("?")
+        return says(f"w{number}" if int(number) < count else "nothing")
+
+    return script
+
+
+@pytest.fixture(scope="session")
+def made_runs(words: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """member → folder of its finished run; the scores are those of `RIGHT`."""
+    root = tmp_path_factory.mktemp("runs")
+    found = {}
+    for member, count in RIGHT.items():
+        with serving(first_right(count)) as (url, _):
+            record = evaluate(
+                str(words),
+                None,
+                endpoint=url,
+                served_name=member,
+                weights=WEIGHTS[member],
+                member=member,
+                seed=0,
+                dtype="float32",
+                out=root / member,
+                log=root / "log",
+            )
+        found[member] = Path(record["path"]).parent
+    return found
+
+
+@pytest.fixture
+def runs(made_runs: dict[str, Path], tmp_path: Path) -> dict[str, Path]:
+    """Copies that a test may damage."""
+    return {
+        member: Path(shutil.copytree(folder, tmp_path / "runs" / member))
+        for member, folder in made_runs.items()
+    }

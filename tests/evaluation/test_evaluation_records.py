@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import RIGHT, WEIGHTS
+
+from hubtools.digests import sha256_bytes, sha256_file
+from hubtools.errors import CheckError
+from hubtools.evaluation.records import read_run, run_facts
+from hubtools.facts import FactSet, facts_from_json
+
+
+def test_a_run_is_read_from_its_folder_or_its_record(runs: dict[str, Path]) -> None:
+    run = read_run(runs["mi"])
+    assert run == read_run(runs["mi"] / "run.json")
+    assert (run.suite, run.title, run.member, run.weights) == ("words", "Words", "mi", "c1" * 32)
+    assert run.metrics["em"] == {"value": RIGHT["mi"] / 24, "n": 24, "k": RIGHT["mi"]}
+    assert (run.n, run.items, run.failures) == (24, 24, 0)
+    assert run.scores("em") == {f"w-{i:02d}": float(i < 5) for i in range(24)}
+
+
+def test_facts_carry_their_evidence(runs: dict[str, Path]) -> None:
+    run = read_run(runs["mi"])
+    facts = FactSet(tuple(run_facts(run, path_in_facts="evals/run.json")))
+    assert [fact.id for fact in facts] == [
+        f"eval.words.{name}" for name in ("em", "f1", "failures", "tokens")
+    ]
+    em = facts.get("eval.words.em")
+    assert em is not None
+    assert em.spread is not None
+    assert (em.value, em.k, em.n, em.unit) == (5 / 24, 5, 24, "proportion")
+    assert (em.spread.kind, em.spread.method, em.spread.level, em.spread.k) == (
+        *("ci", "Wilson", 0.95, 24),
+    )
+    assert em.spread.low < em.value < em.spread.high
+    assert em.subject.weights == WEIGHTS["mi"]
+    assert em.source.sha256 == sha256_file(runs["mi"] / "run.json")
+    assert em.protocol == run.protocol_id
+    record = json.loads((runs["mi"] / "run.json").read_bytes())
+    for fact in facts:
+        value = record
+        for key in fact.source.pointer.split("/")[1:]:
+            value = value[key]
+        assert value == fact.value
+    assert facts_from_json(json.loads(json.dumps(facts.to_json()))) == facts
+
+
+def test_facts_may_be_about_the_member_under_another_name(runs: dict[str, Path]) -> None:
+    [fact, *_] = run_facts(read_run(runs["mi"]), path_in_facts="x", member="m", weights="00")
+    assert (fact.subject.member, fact.subject.weights) == ("m", "00")
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    path = folder / "run.json"
+    record = json.loads(path.read_bytes())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda r: r["metrics"]["em"].update(value=0.9), "metrics is not what the samples give"),
+        (lambda r: r["metrics"]["em"].update(k=9), "metrics is not what the samples give"),
+        (lambda r: r["metrics"]["f1"].update(n=25), "metrics is not what the samples give"),
+        (lambda r: r.update(failures=1), "failures is not what"),
+        (lambda r: r["tokens"].update(prompt=1), "tokens is not what"),
+        (lambda r: r["served"].update(model={"gpt": 24}), "served is not what"),
+        (lambda r: r["protocol"].update(dtype="bfloat16"), "protocol_id is not what"),
+        (lambda r: r["suite"].update(version="7"), "suite_digest is not what"),
+        (lambda r: r.update(samples_sha256="00"), "samples_sha256 is not what"),
+        (lambda r: r.update(schema="x/1"), "not a run record (eval_harness.run/1)"),
+        (lambda r: r.pop("member"), "field 'member' is missing"),
+        (lambda r: r.update(suite=None), "the run record is damaged"),
+    ],
+)
+def test_a_figure_that_was_changed_is_found(
+    runs: dict[str, Path], change: Callable[[dict[str, Any]], None], said: str
+) -> None:
+    rewrite(runs["mi"], change)
+    with pytest.raises(CheckError) as caught:
+        read_run(runs["mi"])
+    assert caught.value.id == "HT410"
+    assert said in caught.value.message
+    assert caught.value.where == str(runs["mi"] / "run.json")
+
+
+def test_samples_changed_together_with_digest_and_sums_are_found(runs: dict[str, Path]) -> None:
+    """Someone gives an answer a score it does not have, and makes every total agree with it."""
+    path = runs["mi"] / "samples.jsonl"
+    samples = [json.loads(line) for line in path.read_bytes().splitlines()]
+    samples[20]["scores"] = {"em": 1.0, "f1": 1.0}
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+
+    def agree(record: dict[str, Any]) -> None:
+        record["samples_sha256"] = sha256_bytes(path.read_bytes())
+        record["metrics"]["em"] = {"value": 6 / 24, "n": 24, "k": 6}
+        record["metrics"]["f1"]["value"] += 1 / 24
+
+    rewrite(runs["mi"], agree)
+    with pytest.raises(CheckError, match="metrics is not what the samples give"):
+        read_run(runs["mi"])
+
+
+@pytest.mark.parametrize("keep", [0, 23])
+def test_missing_samples_are_found(runs: dict[str, Path], keep: int) -> None:
+    path = runs["mi"] / "samples.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:keep]))
+    with pytest.raises(CheckError, match="HT410"):
+        read_run(runs["mi"])
+
+
+@pytest.mark.parametrize("name", ["run.json", "samples.jsonl"])
+@pytest.mark.parametrize("damage", ["gone", "cut", "other"])
+def test_damaged_files_are_an_error_and_no_traceback(
+    runs: dict[str, Path], name: str, damage: str
+) -> None:
+    path = runs["mi"] / name
+    if damage == "gone":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-9] if damage == "cut" else b"[1, 2]\n")
+    with pytest.raises(CheckError, match="HT410"):
+        read_run(runs["mi"])
