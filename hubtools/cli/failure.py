@@ -1,13 +1,14 @@
-"""How a command ends: errors printed with their fix, exit codes, crash reports."""
+"""How a command ends: errors printed with their fix, exit codes, crash reports.
+
+Imported by every run, `--help` too: what only a failure needs is imported when it happens.
+"""
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -101,6 +102,8 @@ def _report(error: HubtoolsError, argv: Sequence[str], *, answered: bool) -> int
     try:
         sys.stderr.write(show(error, use_color(_color(options), sys.stderr)) + "\n")
         if "--json" in options and not answered:
+            import json
+
             value = {"schema": "hubtools.error/1", "error": error.to_json()}
             sys.stdout.write(redact(json.dumps(value)) + "\n")
         sys.stdout.flush()
@@ -160,6 +163,7 @@ def _crash_report(bug: BaseException, argv: Sequence[str]) -> str:
     import platform
     import traceback
     from datetime import UTC, datetime
+    from pathlib import Path
 
     path = Path(".hubtools", "crash", f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.txt")
     story = "\n".join(

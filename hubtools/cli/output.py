@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -68,6 +67,8 @@ class Output:
         """
         if not self.json:
             return
+        import json
+
         self._data(json.dumps({"schema": schema, **data}, allow_nan=False))
         context = click.get_current_context(silent=True)
         if context is not None:
