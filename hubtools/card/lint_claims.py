@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Literal
 
 from hubtools.card.licences import LICENCES, nearest
 from hubtools.card.model import CardInput
@@ -25,59 +26,43 @@ _MEANS = {"f1", "rouge", "bleu"}
 
 
 def fact_findings(card: CardInput) -> Iterator[Finding]:
-    """HT013, HT016, HT018, HT030, HT040: evaluation facts that do not carry a claim."""
+    """HT013, HT016, HT018, HT030, HT040: evaluation facts that do not carry a claim.
+
+    A defect stops the card that the fact is about; on the others it is a warning.
+    """
     for fact in card.facts:
         if suite_metric(fact) is None:
             continue
-        name = f"{fact.id} of {fact.subject.member}"
-        where = f"{fact.source.path}#{fact.source.pointer}"
-        if fact.status == "measured" and not has_evidence(card, fact):
-            known = "other weights" if fact.subject.weights else "weights that it does not name"
-            yield Finding(
-                "HT013",
-                "error",
-                f"{name} was measured on {known}; it is not shown",
-                where,
-                f"hubtools evaluate --only {fact.subject.member}",
-                card.member,
-            )
-        if fact.n is None or not fact.protocol:
-            lacking = "n" if fact.n is None else "protocol"
-            yield Finding(
-                "HT040",
-                "error" if fact.status == "measured" else "warning",
-                f"{name} is given without {lacking}",
-                where,
-                f"record {lacking} with the value" if fact.status == "measured" else "",
-                card.member,
-            )
-        yield from _figure_findings(card, fact, name, where)
+        own = fact.subject.member == card.member
+        for id, message, fix in _defects(card, fact):
+            level: Literal["error", "warning"] = "error" if own else "warning"
+            if id == "HT018" or (id == "HT040" and fact.status != "measured"):
+                level = "warning"
+            place = f"{fact.source.path}#{fact.source.pointer}"
+            said = f"{fact.id} of {fact.subject.member}{message}"
+            yield Finding(id, level, said, place, fix or f"correct {place}", card.member)
     yield from _epoch_findings(card)
 
 
-def _figure_findings(card: CardInput, fact: Fact, name: str, where: str) -> Iterator[Finding]:
+def _defects(card: CardInput, fact: Fact) -> Iterator[tuple[str, str, str]]:
+    """(id, what is wrong, what to do) about one evaluation fact."""
+    own = fact.subject.member == card.member
+    if fact.status == "measured" and not has_evidence(card, fact):
+        known = "other weights" if fact.subject.weights else "weights that it does not name"
+        yield "HT013", f" was measured on {known}; it is not shown", f"hubtools release {card.repo}"
+    if (fact.n is None or not fact.protocol) and (own or fact.status == "measured"):
+        lacking = "n" if fact.n is None else "protocol"
+        yield "HT040", f" is given without {lacking}", f"record {lacking} with the value, if known"
     metric = (suite_metric(fact) or ("", "", ""))[1]
     if fact.n and fact.unit == "proportion" and metric not in _MEANS:
         count = fact.n * (fact.repeats or 1)
-        wrong: list[str] = []
         if fact.k is None:
             shown = [v for v in shown_values(fact) if possible_fraction(v, count) is False]
-            wrong = [f"no k of {count} gives {value}" for value in shown]
+            yield from (("HT016", f": no k of {count} gives {value}", "") for value in shown)
         elif isinstance(fact.value, int | float) and abs(fact.k / fact.n - fact.value) >= 5e-4:
-            wrong = [f"{fact.value:.3f} is not {fact.k}/{fact.n}"]
-        for problem in wrong:
-            yield Finding(
-                "HT016", "error", f"{name}: {problem}", where, f"correct {where}", card.member
-            )
+            yield "HT016", f": {fact.value:.3f} is not {fact.k}/{fact.n}", ""
     if fact.spread is not None and fact.spread.kind in ("sd", "sem") and fact.spread.k == 2:
-        yield Finding(
-            "HT018",
-            "warning",
-            f"{name}: a spread of two values says little; give both values",
-            where,
-            "",
-            card.member,
-        )
+        yield "HT018", ": a spread of two values says little", "give both values"
 
 
 def _epoch_findings(card: CardInput) -> Iterator[Finding]:

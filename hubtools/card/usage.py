@@ -15,7 +15,8 @@ inputs = tokenizer.apply_chat_template(
 )"""
 _CONTINUE = 'inputs = tokenizer("The capital of France is", return_tensors="pt")'
 _GENERATE = """output = model.generate(**inputs, max_new_tokens=64)
-print(tokenizer.decode(output[0, inputs["input_ids"].shape[1]:], skip_special_tokens=True))"""
+answer = output[0, inputs["input_ids"].shape[1] :]
+print(tokenizer.decode(answer, skip_special_tokens=True))"""
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,11 @@ model = AutoModelForCausalLM.from_pretrained({_py(card.repo)}{_arguments(card, b
 
 def _load_adapter(card: CardInput) -> str:
     pinned = f", revision={_py(card.base.revision)}" if card.base.revision else ""
-    return f"""base = AutoModelForCausalLM.from_pretrained(
-    {_py(card.base.repo)}{_arguments(card, base=True)}
-)
+    arguments = f"{_py(card.base.repo)}{_arguments(card, base=True)}"
+    line = f"base = AutoModelForCausalLM.from_pretrained({arguments})"
+    if len(line) > 88:
+        line = f"base = AutoModelForCausalLM.from_pretrained(\n    {arguments}\n)"
+    return f"""{line}
 tokenizer = AutoTokenizer.from_pretrained({_py(card.base.repo)}{pinned})
 model = PeftModel.from_pretrained(base, {_py(card.repo)})"""
 
