@@ -6,6 +6,7 @@ versions, and by text where they come from the Rust storage client, which raises
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ T = TypeVar("T")
 
 AGAIN = "run the same command again (done work is cached)"
 TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
+_STORAGE_STATUS = re.compile(r"HTTP status (?:client|server) error \((\d{3})")
 _NEVER_SENT = {"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"}
 
 
@@ -132,9 +134,9 @@ def explain(session: Session, error: Exception, doing: str, repo: str = "") -> E
         )
     if kinds & _NEVER_SENT:
         return unreachable(session, doing, str(error))
-    if "xet-write-token" in str(error) and "404" in str(error):
-        return no_xet(session, repo)
-    if "TransportError" in kinds or isinstance(error, ConnectionError | TimeoutError):
+    if told := _STORAGE_STATUS.search(str(error)):
+        return _storage_answered(session, int(told[1]), doing, repo, str(error))
+    if "RequestError" in kinds or isinstance(error, ConnectionError | TimeoutError):
         return broken_off(session, doing, repo, str(error))
     if isinstance(error, ValueError) and "Invalid metadata in README.md" in str(error):
         return bad_metadata(session, repo, str(error))
@@ -183,6 +185,18 @@ def _answered(session: Session, error: Exception, doing: str, repo: str) -> Hubt
             next=f"wait a few minutes, then {AGAIN}",
         )
     return refused(session, doing, repo, f"{status}: {said}" if said else str(error))
+
+
+def _storage_answered(
+    session: Session, status: int, doing: str, repo: str, why: str
+) -> HubtoolsError:
+    if status == 404 and "xet-write-token" in why:
+        return no_xet(session, repo)
+    if status in (401, 403):
+        return no_scope(session, doing, repo)
+    if status in TRANSIENT:
+        return broken_off(session, doing, repo, why)
+    return refused(session, doing, repo, why)
 
 
 def no_scope(session: Session, doing: str, repo: str, detail: tuple[str, ...] = ()) -> AuthError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import PurePosixPath
 
 from hubtools.errors import Finding
 from hubtools.hub.model import RepoPlan
@@ -131,6 +130,7 @@ def _entries(paths: Iterable[str]) -> Counter[str]:
     """Folder → how many files and folders lie directly in it; the root is the empty string."""
     seen: set[str] = set()
     for path in paths:
-        seen.add(path)
-        seen.update(str(p) for p in PurePosixPath(path).parents if str(p) != ".")
-    return Counter("" if (up := str(PurePosixPath(p).parent)) == "." else up for p in seen)
+        while path and path not in seen:
+            seen.add(path)
+            path = path.rpartition("/")[0]
+    return Counter(path.rpartition("/")[0] for path in seen)

@@ -5,14 +5,19 @@ from __future__ import annotations
 import errno
 import socket
 import traceback
+from pathlib import Path
 
 import pytest
 from hub_servers import QUICK, TOKEN, Canned
 
+from hubtools.digests import sha256_bytes
 from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError, UsageError
+from hubtools.hub.localfiles import describe
 from hubtools.hub.network import call, explain
 from hubtools.hub.remote import read_remote
 from hubtools.hub.session import Patience, Session, connect
+from hubtools.localhub.faults import Fault
+from hubtools.localhub.server import LocalHub
 
 WHO = (200, {}, b'{"name": "ann", "auth": {"accessToken": {"role": "write"}}}')
 
@@ -132,15 +137,58 @@ def test_what_the_storage_client_raises() -> None:
         "Network error: Request error: HTTP status client error (404 Not Found), "
         "domain: http://127.0.0.1:1/api/models/a/b/xet-write-token/main"
     )
+    status = (
+        "Network error: Request error: HTTP status {} error ({}), domain: http://x/_xet/v1/shards"
+    )
+    answers = [
+        ConnectionError(status.format(*told))
+        for told in [
+            ("client", "403 Forbidden"),
+            ("server", "503 X"),
+            ("client", "400 Bad Request"),
+        ]
+    ]
     gone = ConnectionError("Network error: connection closed before message completed")
     wrapped = RuntimeError("Error while uploading 'x' to the Hub.")
     wrapped.__cause__ = no_xet
     missing = FileNotFoundError(errno.ENOENT, "No such file", "m.safetensors")
     ids = [getattr(explain(here, e, "sending", "a/b"), "id", "") for e in (no_xet, gone, wrapped)]
     assert ids == ["HT306", "HT319", "HT306"]
+    ids = [getattr(explain(here, e, "sending", "a/b"), "id", "") for e in answers]
+    assert ids == ["HT304", "HT319", "HT310"]
     lost = explain(here, missing, "sending", "a/b")
     assert isinstance(lost, EnvironmentFailure)
     assert (lost.id, lost.where) == ("HT322", "m.safetensors")
+
+
+def test_offline_mode_is_told(canned: Canned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(EnvironmentFailure) as caught:
+        session(canned.url).whoami()
+    assert caught.value.id == "HT320"
+    assert canned.seen == []
+
+
+def test_a_hub_that_never_answers_is_not_waited_for_for_ever(
+    hub: LocalHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hubtools.hub.session._TIMEOUTS", (1.0, 0.1, 1.0, 1.0))
+    hub.set_faults([Fault("GET", "/api/whoami", "delay", seconds=1.0, times=3)])
+    with pytest.raises(EnvironmentFailure) as caught:
+        session(hub.url, hub.token).whoami()
+    assert caught.value.id == "HT319"
+
+
+def test_a_known_digest_is_not_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    small = describe("d/x", tmp_path / "x")
+    assert small.sha256 == sha256_bytes(b"abc")
+    assert small.git_sha1 == "f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f"  # git hash-object
+    monkeypatch.setattr("hubtools.hub.localfiles.SMALL", 2)
+    large = describe("d/x", tmp_path / "x", sha256="0" * 64)
+    assert (large.sha256, large.git_sha1, large.size) == ("0" * 64, "", 3)
 
 
 def test_a_bug_stays_a_bug() -> None:

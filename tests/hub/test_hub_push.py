@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hub_servers import CARD, QUICK, history, release
 
-from hubtools.errors import CheckError, EnvironmentFailure, HubtoolsError, RemoteMovedError
+from hubtools.errors import CheckError, EnvironmentFailure, RemoteMovedError
 from hubtools.hub.diff import diff_files, ours
 from hubtools.hub.model import CommitResult, LocalFile
 from hubtools.hub.push import commit, ensure_repo, preupload
@@ -166,6 +166,37 @@ def test_a_commit_whose_answer_was_lost_is_not_made_twice(
     assert history(session, repo)[:-1] == ["Release"]
 
 
+def test_a_hub_that_is_away_after_a_lost_answer_is_waited_for(
+    session: Session, hub: LocalHub, repo: str, tmp_path: Path, content: dict[str, bytes]
+) -> None:
+    ensure_repo(session, repo)
+    hub.set_faults(
+        [
+            Fault("POST", COMMIT, "lands-then-status", status=500),
+            Fault("GET", "/commits/main", "status", status=503, times=3),
+        ]
+    )
+    result = publish(session, repo, release(tmp_path, content))
+    assert result is not None
+    assert result.already
+    assert history(session, repo)[:-1] == ["Release"]
+
+
+def test_the_digest_known_from_writing_is_used(
+    session: Session,
+    repo: str,
+    tmp_path: Path,
+    content: dict[str, bytes],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hashed(stream: object) -> bytes:
+        raise AssertionError("the client read the file once more to hash it")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.lfs.sha_fileobj", hashed)
+    assert publish(session, repo, release(tmp_path, content))
+
+
 def test_our_commit_is_found_below_a_later_foreign_one(
     session: Session, repo: str, tmp_path: Path, content: dict[str, bytes]
 ) -> None:
@@ -212,19 +243,38 @@ def test_patience_ends_and_nothing_was_committed(
     assert len(history(session, repo)) == 1
 
 
-def test_an_upload_that_broke_off_goes_on(
+def test_an_upload_that_breaks_off_is_told_and_goes_on_at_the_next_run(
     session: Session,
     hub: LocalHub,
     repo: str,
     tmp_path: Path,
     content: dict[str, bytes],
-    storage: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    ensure_repo(session, repo)
+    files = release(tmp_path, content)
+    hub.set_faults([Fault("PUT", "^/_lfs/", "drop-request", bytes=1000, times=1000)])
+    with monkeypatch.context() as patch:
+        patch.setattr("time.sleep", lambda seconds: None)  # the client's own retries
+        with pytest.raises(EnvironmentFailure) as caught:
+            publish(session, repo, files)
+    assert caught.value.id == "HT319"
+    assert len(history(session, repo)) == 1
+    hub.set_faults([])
+    assert publish(session, repo, files)
+    attest(session, repo, files)
+    assert history(session, repo)[:-1] == ["Release"]
+
+
+def test_a_line_that_breaks_once_while_sending_is_not_even_noticed(
+    session: Session, hub: LocalHub, repo: str, tmp_path: Path, content: dict[str, bytes]
 ) -> None:
     ensure_repo(session, repo)
-    path = {"xet": r"/v1/xorbs", "lfs": r"^/_?lfs|/lfs/"}[storage]
-    hub.set_faults([Fault("*", path, "drop-request", bytes=1000)])
-    assert publish(session, repo, release(tmp_path, {**content, "a.bin": storage.encode()}))
-    attest(session, repo, release(tmp_path, {**content, "a.bin": storage.encode()}))
+    files = release(tmp_path, content)
+    hub.set_faults([Fault("POST", "^/_xet/v1/xorbs", "drop-request", bytes=1000)])
+    assert publish(session, repo, files)
+    attest(session, repo, files)
     assert history(session, repo)[:-1] == ["Release"]
 
 
@@ -248,8 +298,9 @@ def test_a_file_changed_after_sealing_is_not_published(
     (tmp_path / "model.safetensors").write_bytes(
         bytes(reversed(content["model.safetensors"]))
     )  # same size
-    with pytest.raises(HubtoolsError):
+    with pytest.raises(CheckError) as refused:
         publish(session, repo, files)
+    assert refused.value.id == "HT310"
     assert len(history(session, repo)) == 1
 
 
