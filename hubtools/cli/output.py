@@ -98,7 +98,8 @@ class Output:
         if self._live is not None:
             from rich.text import Text
 
-            self._live.console.print(Text.from_ansi(paint(text, use_color(self.color, sys.stderr))))
+            line = Text.from_ansi(paint(text, use_color(self.color, sys.stderr)))
+            self._live.console.print(line, soft_wrap=True)
             return
         sys.stderr.write(paint(text, use_color(self.color, sys.stderr)) + "\n")
         sys.stderr.flush()
@@ -160,7 +161,7 @@ class Output:
         on_terminal = sys.stdout.isatty()
         text = clean(text) if on_terminal else redact(text)
         if self._live is not None and on_terminal:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
             return
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
@@ -171,7 +172,8 @@ class Output:
         from rich.text import Text
 
         color = use_color(self.color, sys.stdout)
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        style = "bold" if color else ""
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style=style)
         for column in columns:
             table.add_column(column, overflow="fold")
         for row in rows:
