@@ -107,12 +107,13 @@ def teacher_findings(card: CardInput) -> Iterator[Finding]:
     roles = provenance.verdict.get("roles", {}).values()
     requested = {name for role in roles for name in role.get("requested", {})}
     reported = {name for role in roles for name in role.get("reported", {})}
-    only_requested = provenance.label in requested - reported
-    if only_requested or (_ALIAS.search(provenance.label) and provenance.label not in reported):
+    named = provenance.label.partition(" (")[0]
+    echoed = provenance.verdict.get("verdict") == "ECHO" and named in requested
+    if echoed or named in requested - reported or (_ALIAS.search(named) and named not in reported):
         yield Finding(
             "HT051",
             "error",
-            f"{provenance.label!r} is an alias that was requested, not the model that answered",
+            f"{named!r} is the name that was requested, not the model that answered",
             "family.toml",
             f"name one of: {', '.join(sorted(reported))}" if reported else "claim no teacher",
             card.member,

@@ -11,7 +11,7 @@ from hubtools.card.blocks import PROSE_PREFIX, find_blocks, outside
 from hubtools.card.lint_claims import known_values
 from hubtools.card.model import BASE_MEMBER, CardInput
 from hubtools.card.rules import is_own, member_row
-from hubtools.card.text import number, numbers_in
+from hubtools.card.text import number, numbers_in, values_of
 from hubtools.errors import Finding
 
 _PLACEHOLDERS = re.compile(
@@ -171,9 +171,9 @@ def _teacher_words(card: CardInput, paragraph: _Paragraph) -> Iterator[Finding]:
         f for f in card.facts.with_prefix("teacher") if f.id.endswith((".requested", ".reported"))
     ]
     roles = (card.provenance.verdict or {}).get("roles", {}).values()
-    requested = {str(f.value) for f in facts if f.id.endswith(".requested")}
+    requested = {str(v) for f in facts if f.id.endswith(".requested") for v in values_of(f)}
     requested |= {name for role in roles for name in role.get("requested", {})}
-    reported = {str(f.value) for f in facts if f.id.endswith(".reported")}
+    reported = {str(v) for f in facts if f.id.endswith(".reported") for v in values_of(f)}
     reported |= {name for role in roles for name in role.get("reported", {})}
     words = paragraph.text
     for alias in sorted(requested - reported):

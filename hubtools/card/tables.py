@@ -57,7 +57,7 @@ def metric_title(metric: str) -> str:
     return TITLES.get(metric, metric.replace("_", " "))
 
 
-def member_label(card: CardInput, member: str, *, linked: bool = True) -> Markdown:
+def member_label(card: CardInput, member: str) -> Markdown:
     """The name of a row: this checkpoint, the base, a sister by repo, or an outsider in words."""
     if member == card.member:
         return Markdown(f"**this checkpoint** ({code(card.repo.rpartition('/')[2])})")
@@ -66,7 +66,7 @@ def member_label(card: CardInput, member: str, *, linked: bool = True) -> Markdo
     row = member_row(card, member)
     if row is not None:
         name = row.repo.rpartition("/")[2]
-        return hub_link(row.repo) if row.released and linked else code(name)
+        return hub_link(row.repo) if row.released else code(name)
     described = card.facts.get("about", member)
     return escape(described.value if described else member)
 
@@ -163,6 +163,7 @@ def _table(
         rows=tuple(rows),
         notes=(
             *_interval_notes(facts),
+            *_failure_notes(card, protocol, list(members)),
             *_source_notes(card, facts),
             *_difference_notes(card, protocol, (*seen, protocol)[0]),
         ),
@@ -224,6 +225,19 @@ def _interval_notes(facts: Iterable[Fact]) -> list[str]:
         return []
     said = "; ".join(f"{', '.join(dict.fromkeys(cols))}: {how}" for how, cols in kinds.items())
     return [f"How the intervals were made: {said}."]
+
+
+def _failure_notes(card: CardInput, protocol: str, members: Sequence[str]) -> list[str]:
+    """Items without an answer are said, because they are missing from n."""
+    return [
+        Markdown(f"{fact.value} of {fact.n} items failed on {member_label(card, member)}.")
+        for member in members
+        for fact in card.facts.of(member)
+        if fact.protocol == protocol
+        and fact.id.startswith("eval.")
+        and fact.id.endswith(".failures")
+        and fact.value
+    ]
 
 
 def _source_notes(card: CardInput, facts: Sequence[Fact]) -> list[str]:

@@ -10,7 +10,17 @@ from typing import Any
 from hubtools.card.model import CardInput
 from hubtools.card.rules import in_family
 from hubtools.card.tables import Table
-from hubtools.card.text import Markdown, as_given, code, escape, reported_in, sha8
+from hubtools.card.text import (
+    Markdown,
+    as_given,
+    code,
+    escape,
+    one_line,
+    reported_in,
+    sha8,
+    values_of,
+)
+from hubtools.facts import Fact
 
 
 @dataclass(frozen=True)
@@ -43,17 +53,15 @@ def _from_logs(card: CardInput, verdict: Mapping[str, Any]) -> TeacherView:
         )
         for role, found in verdict.get("roles", {}).items()
     ]
-    label = card.provenance.label
     sentences: list[str] = []
-    if label:
-        sentences.append(Markdown(f"Teacher, as far as the logs carry it: {code(label)}."))
+    if card.provenance.label:
+        sentences.append(Markdown(f"**Teacher:** {escape(card.provenance.label)}."))
     if card.provenance.paragraph:
-        sentences.append(escape(card.provenance.paragraph))
+        sentences.append(Markdown(one_line(card.provenance.paragraph)))
+    else:
+        sentences += _window(verdict.get("created") or {})
     grade = f", grade {escape(verdict['grade'])}" if verdict.get("grade") else ""
     sentences.append(Markdown(f"Verdict: **{escape(verdict.get('verdict', 'none'))}**{grade}."))
-    window = _window(verdict.get("created") or {})
-    if window:
-        sentences.append(escape(f"The responses say they were created {window}."))
     table = Table(
         columns=("Role", "Requested", "Reported in responses", "k/n", "Verdict"),
         rows=tuple(rows),
@@ -71,11 +79,12 @@ def _names(counts: Mapping[str, int]) -> str:
     return Markdown(", ".join(f"{code(name)} × {count}" for name, count in counts.items()))
 
 
-def _window(created: Mapping[str, Any]) -> str:
+def _window(created: Mapping[str, Any]) -> list[str]:
     first, last = _day(created.get("from")), _day(created.get("to"))
     if not first or not last:
-        return ""
-    return f"on {first}" if first == last else f"from {first} to {last}"
+        return []
+    when = f"on {first}" if first == last else f"from {first} to {last}"
+    return [f"The responses say they were created {when}."]
 
 
 def _day(moment: Any) -> str:
@@ -94,9 +103,9 @@ def _log_notes(verdict: Mapping[str, Any]) -> list[str]:
         )
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
         notes.append(Markdown(f"Source: {named}{more}."))
-    bad = len(verdict.get("bad_lines", []))
+    bad = verdict.get("bad_total", len(verdict.get("bad_lines", [])))
     if bad:
-        notes.append(f"At least {bad} lines could not be read as responses; they are not counted.")
+        notes.append(f"{bad} lines could not be read as responses; they are not counted.")
     return [*notes, *(str(note) for note in verdict.get("notes", []))]
 
 
@@ -132,8 +141,11 @@ def _from_report(card: CardInput) -> TeacherView:
     return TeacherView(sentences, table if rows else None)
 
 
-def fact_value(fact: Any) -> str:
-    """A training or data fact as a cell."""
-    values = fact.value if isinstance(fact.value, list | tuple) else (fact.value,)
-    shown = ", ".join(as_given(fact, value) for value in values)
+def fact_value(fact: Fact) -> str:
+    """A training or data fact as a cell: the author's own digits, or six of what we read."""
+    said = [
+        f"{value:.6g}" if fact.status == "measured" and isinstance(value, float) else value
+        for value in values_of(fact)
+    ]
+    shown = ", ".join(as_given(fact, value) for value in said)
     return f"{shown} {fact.unit}".strip() if fact.unit != "proportion" else shown

@@ -28,10 +28,14 @@ def escape(value: Any) -> Markdown:
     """One line of text that shows `value`: no markup, HTML, table bar or line break acts."""
     if isinstance(value, Markdown):
         return value
-    text = _CONTROL.sub(" ", str(value)).strip()
-    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    text = one_line(str(value)).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = _SPECIAL.sub(lambda match: "\\" + match[0], text)
     return Markdown(_LIST.sub(r"\1\\\2", text))
+
+
+def one_line(text: str) -> str:
+    """Without line breaks and invisible characters, which could end a code span or a cell."""
+    return _CONTROL.sub(" ", text).strip()
 
 
 def cell(value: Any) -> Markdown:
@@ -43,7 +47,7 @@ def cell(value: Any) -> Markdown:
 
 def code(value: Any) -> Markdown:
     """A code span that shows `value`, whatever backticks it holds."""
-    text = _CONTROL.sub(" ", str(value)).strip()
+    text = one_line(str(value))
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if text.startswith("`") or text.endswith("`") or not text else ""

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from hubtools.card.blocks import find_blocks
 from hubtools.card.front_matter import parse
-from hubtools.card.model import CardInput
+from hubtools.card.model import CardInput, Provenance
 from hubtools.card.render import render_card
 from hubtools.card.rules import possible_fraction
 from hubtools.card.text import numbers_in
@@ -134,6 +134,34 @@ def test_two_protocols_are_two_tables_with_their_differences(
     assert "0.344" in tables[1]
     assert "0.344" not in tables[2]
     assert "Not comparable with the table of protocol `9f8e7d6c`" in tables[2]
+
+
+def test_failed_items_are_said(card: Callable[..., CardInput]) -> None:
+    failed = replace(measured("em", "plain/s4", 0.0), id="eval.short_qa.failures", value=3)
+    facts = (*evaluation("plain/s4", 22, 0.43), failed)
+    results = block(text_of(card(facts=FactSet(facts))), "results")
+    assert "- 3 of 64 items failed on **this checkpoint** (`smol-plain-s4`)." in results
+    none = replace(failed, value=0)
+    assert "failed" not in text_of(card(facts=FactSet((*facts[:2], none))))
+
+
+def test_what_the_logs_carry_is_placed_as_it_is_worded(card: Callable[..., CardInput]) -> None:
+    verdict = {
+        "verdict": "MIXED",
+        "created": {"from": "2026-11-01T00:00:00Z", "to": "2026-11-03T00:00:00Z"},
+        "roles": {"agent": {"n": 3, "k": 2, "requested": {}, "reported": {"a|b": 2, "c": 1}}},
+        "bad_total": 2,
+        "notes": ["one <note>"],
+    }
+    mine = Provenance("logs", verdict=verdict, paragraph="Of 3, `x` in\n\n2.", label="a (b*)")
+    text = block(text_of(card(provenance=mine)), "teacher")
+    assert "**Teacher:** a (b\\*)." in text
+    assert "Of 3, `x` in 2." in text
+    assert "| agent | not recorded | `a\\|b` × 2, `c` × 1 | 2/3 |" in text
+    assert "- 2 lines could not be read" in text
+    assert "- one &lt;note&gt;" in text
+    short = block(text_of(card(provenance=replace(mine, paragraph=""))), "teacher")
+    assert "created from 2026-11-01 to 2026-11-03." in short
 
 
 def test_unreleased_sisters_are_named_without_a_link(card: Callable[..., CardInput]) -> None:

@@ -202,6 +202,10 @@ VERDICT = {
     "verdict": "RESOLVED",
     "roles": {"a": {"n": 1, "k": 1, "requested": {"m-chat": 1}, "reported": {"m-4": 1}}},
 }
+ECHO = {
+    "verdict": "ECHO",
+    "roles": {"a": {"n": 1, "k": 1, "requested": {"m-chat": 1}, "reported": {"m-chat": 1}}},
+}
 
 
 @pytest.mark.parametrize(
@@ -210,6 +214,9 @@ VERDICT = {
         (Provenance("logs", verdict=VERDICT, label="m-4"), []),
         (Provenance("logs", verdict=VERDICT, label="m-chat"), ["HT051"]),
         (Provenance("logs", verdict=VERDICT, label="other-latest"), ["HT051"]),
+        (Provenance("logs", verdict=VERDICT, label="not disclosed (it repeats m-chat)"), []),
+        (Provenance("logs", verdict={**VERDICT, "verdict": "ECHO"}, label="m-4"), []),
+        (Provenance("logs", verdict=ECHO, label="m-chat (as reported)"), ["HT051"]),
         (Provenance("reported", label="m-4"), ["HT050"]),
         (Provenance("logs", label="m-4"), ["HT050"]),
         (Provenance("none", reason="none was called"), []),
