@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hubtools.cli import complete
 from hubtools.cli.hubs import open_session
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
@@ -28,7 +29,7 @@ def command() -> None:
 
 
 @command.command("render")
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @family_option
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; default: rendered/.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 when a card would change.")
@@ -73,7 +74,7 @@ def render(
 
 
 @command.command("show")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @family_option
 @with_output
 def show(output: Output, target: str, family: Path | None) -> None:
@@ -96,7 +97,7 @@ def show(output: Output, target: str, family: Path | None) -> None:
 
 
 @command.command("adopt")
-@click.argument("target")
+@click.argument("target", shell_complete=complete.targets)
 @family_option
 @hub_option
 @with_output

@@ -16,38 +16,32 @@ if TYPE_CHECKING:
     from hubtools.family.manifest import Family
 
 
-def members(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Repo ids, and once a name like `r2e/` is typed member ids, of the manifests in reach.
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Repo ids, member ids (`r2e/s50`) and family folders of the manifests in reach.
 
     Give it to an argument as `shell_complete`.
     """
     from click.shell_completion import CompletionItem
 
-    known = [(member, family) for family in _families() for member in family.members]
-    names = [(member.repo, family) for member, family in known]
-    names += [(member.id, family) for member, family in known]
+    names: dict[str, str] = {}
+    for folder, family in _families():
+        about = f"family {family.manifest.family.id}"
+        names |= {member.repo: f"{about}, {member.id}" for member in family.members}
+        names |= {member.id: f"{about}, {member.repo}" for member in family.members}
+        names[str(folder)] = f"{about}, all {len(family.members)}"
     return [
-        CompletionItem(name, help=f"family {family.manifest.family.id}")
-        for name, family in dict(names).items()
+        CompletionItem(name, help=about)
+        for name, about in names.items()
         if name.startswith(incomplete)
     ]
 
 
-def families(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Ids of the families in reach. Give it to an argument as `shell_complete`."""
-    from click.shell_completion import CompletionItem
-
-    ids = (family.manifest.family.id for family in _families())
-    return [CompletionItem(name) for name in dict.fromkeys(ids) if name.startswith(incomplete)]
-
-
-def _families() -> Iterator[Family]:
-    """The manifest here, or those under `cards/`; one that does not read completes nothing."""
+def _families() -> Iterator[tuple[Path, Family]]:
+    """The manifest here and those under `cards/`; one that does not read completes nothing."""
     from hubtools.family.manifest import FILE, read_family
 
-    here = Path(FILE)
-    for path in [here] if here.exists() else sorted(Path("cards").glob(f"*/{FILE}")):
+    for path in [*Path().glob(FILE), *sorted(Path("cards").glob(f"*/{FILE}"))]:
         try:
-            yield read_family(path)
+            yield path.parent, read_family(path)
         except HubtoolsError:  # TAB has nowhere to say so; the command itself will
             continue

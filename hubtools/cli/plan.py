@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from hubtools.cli import complete
 from hubtools.cli.hubs import OFFLINE, open_session
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
@@ -14,7 +15,7 @@ from hubtools.errors import ExitCode
 
 
 @click.command("plan")
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @click.option("--plan-out", type=click.Path(path_type=Path), help="Save the plan for --apply.")
 @click.option("--exit-code", is_flag=True, help="Exit 10 when there is something to do.")

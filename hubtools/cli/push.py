@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
+from hubtools.cli import complete
 from hubtools.cli.hubs import open_session
 from hubtools.cli.options import hub_option, with_output, yes_option
 from hubtools.cli.output import Output
 
 
 @click.command("push")
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @yes_option
 @hub_option

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubtools.cli import complete
 from hubtools.cli.hubs import open_session
 from hubtools.cli.options import hub_option, with_output, yes_option
 from hubtools.cli.output import Output
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @click.command("release")
-@click.argument("targets", nargs=-1)
+@click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Release this run as is.")
 @click.option("--base", default="", help="With --from: owner/name@REVISION of the base.")

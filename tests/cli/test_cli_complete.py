@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import click
 import pytest
+from cli_support import clean_env
 from click.shell_completion import CompletionItem
 
 from hubtools.cli import complete
@@ -46,28 +49,45 @@ def asked() -> tuple[click.Context, click.Parameter]:
     return click.Context(click.Command("go", params=[argument])), argument
 
 
-def test_members_by_repo_and_by_id(
+def test_repos_members_and_folders(
     project: Path, asked: tuple[click.Context, click.Parameter]
 ) -> None:
-    assert values(complete.members(*asked, "")) == [
+    assert values(complete.targets(*asked, "")) == [
         "wenyii/dt-r2e-s50",
         "wenyii/dt-r2e-s100",
         "r2e/s50",
         "r2e/s100",
+        "cards/dt",
     ]
-    assert values(complete.members(*asked, "r2e/s1")) == ["r2e/s100"]
-    assert values(complete.families(*asked, "d")) == ["dt"]
+    assert values(complete.targets(*asked, "r2e/s1")) == ["r2e/s100"]
 
 
 def test_the_manifest_here_comes_first(
     project: Path, asked: tuple[click.Context, click.Parameter]
 ) -> None:
     (project / "family.toml").write_text(MANIFEST.replace('"dt"', '"own"'))
-    assert values(complete.families(*asked, "")) == ["own"]
+    assert values(complete.targets(*asked, "wenyii/"))[0] == "wenyii/own-r2e-s50"
+    assert "." in values(complete.targets(*asked, ""))
 
 
 def test_a_broken_manifest_completes_nothing(
     project: Path, asked: tuple[click.Context, click.Parameter]
 ) -> None:
     (project / "cards" / "dt" / "family.toml").write_text("schema = ")
-    assert values(complete.members(*asked, "")) == []
+    assert values(complete.targets(*asked, "")) == []
+
+
+@pytest.mark.parametrize("words", ["plan", "release", "push", "card render", "card show"])
+def test_commands_offer_them(project: Path, words: str) -> None:
+    line = f"hubtools {words} r2e"
+    done = subprocess.run(
+        [sys.executable, "-m", "hubtools"],
+        capture_output=True,
+        text=True,
+        env=clean_env(
+            _HUBTOOLS_COMPLETE="bash_complete",
+            COMP_WORDS=line,
+            COMP_CWORD=str(len(line.split()) - 1),
+        ),
+    )
+    assert [entry.partition(",")[2] for entry in done.stdout.split()] == ["r2e/s50", "r2e/s100"]
