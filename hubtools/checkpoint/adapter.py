@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -114,18 +113,6 @@ def require_plain_lora(config: AdapterConfig) -> None:
         raise unsupported(config.path, why)
     if config.rank < 1:
         raise unsupported(config.path, f"rank {config.rank}")
-
-
-def adapter_config_for(path: Path, base: str, revision: str) -> bytes:
-    """The bytes of `path/adapter_config.json` naming `base` at `revision` as its base model.
-
-    Trainers often write the local path they loaded from; nobody else can load such an adapter.
-    """
-    fields = read_object(path / CONFIG)
-    if fields.get("base_model_name_or_path") == base and fields.get("revision") == revision:
-        return (path / CONFIG).read_bytes()
-    fields = {**fields, "base_model_name_or_path": base, "revision": revision}
-    return json.dumps(fields, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 def unsupported(file: Path, what: str) -> CheckError:

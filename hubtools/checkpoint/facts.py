@@ -48,7 +48,7 @@ def checkpoint_facts(info: CheckpointInfo, *, member: str, weights: str, path: s
         for field, (name, unit) in _TRAINER.items():
             value = getattr(info.trainer, field)
             if value is not None:
-                add(name, value, info.trainer.path, f"/{field}", unit)
+                add(name, value, info.trainer.path, info.trainer.pointers[field], unit)
     if info.adapter is not None:
         for field, name in _ADAPTER.items():
             value = info.adapter.fields.get(field)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,14 @@ class TrainerState:
 
     Args:
         path: the file.
-        global_step, max_steps: optimizer steps done and planned.
-        epoch, num_train_epochs: passes over the data, done and planned.
+        global_step: optimizer steps done.
+        max_steps: optimizer steps planned.
+        epoch: passes over the data done.
+        num_train_epochs: passes over the data planned.
         train_batch_size: examples per device and forward pass.
         learning_rate: highest value in the log (the peak of the schedule, as far as it was logged).
         loss: last training loss in the log.
+        pointers: for each value that is there, the JSON pointer it was read at.
     """
 
     path: Path
@@ -33,6 +37,7 @@ class TrainerState:
     train_batch_size: int | None
     learning_rate: float | None
     loss: float | None
+    pointers: Mapping[str, str]
 
 
 def read_trainer_state(path: Path) -> TrainerState | None:
@@ -45,19 +50,30 @@ def read_trainer_state(path: Path) -> TrainerState | None:
     if not file.is_file():
         return None
     fields = read_object(file)
-    log = [entry for entry in fields.get("log_history") or () if isinstance(entry, dict)]
-    rates = [rate for entry in log if (rate := _number(entry.get("learning_rate"))) is not None]
-    losses = [loss for entry in log if (loss := _number(entry.get("loss"))) is not None]
-    return TrainerState(
-        path=file,
-        global_step=_integer(fields.get("global_step")),
-        max_steps=_integer(fields.get("max_steps")),
-        epoch=_number(fields.get("epoch")),
-        num_train_epochs=_number(fields.get("num_train_epochs")),
-        train_batch_size=_integer(fields.get("train_batch_size")),
-        learning_rate=max(rates, default=None),
-        loss=losses[-1] if losses else None,
-    )
+    rates, losses = _logged(fields, "learning_rate"), _logged(fields, "loss")
+    values: dict[str, Any] = {
+        "global_step": _integer(fields.get("global_step")),
+        "max_steps": _integer(fields.get("max_steps")),
+        "epoch": _number(fields.get("epoch")),
+        "num_train_epochs": _number(fields.get("num_train_epochs")),
+        "train_batch_size": _integer(fields.get("train_batch_size")),
+    }
+    pointers = {name: f"/{name}" for name, value in values.items() if value is not None}
+    values["learning_rate"], values["loss"] = None, None
+    if rates:
+        values["learning_rate"], pointers["learning_rate"] = max(rates, key=lambda rate: rate[0])
+    if losses:
+        values["loss"], pointers["loss"] = losses[-1]
+    return TrainerState(path=file, pointers=pointers, **values)
+
+
+def _logged(fields: Mapping[str, Any], name: str) -> list[tuple[float, str]]:
+    log = fields.get("log_history")
+    return [
+        (number, f"/log_history/{index}/{name}")
+        for index, entry in enumerate(log if isinstance(log, list) else ())
+        if isinstance(entry, dict) and (number := _number(entry.get(name))) is not None
+    ]
 
 
 def _number(value: Any) -> float | None:
