@@ -115,8 +115,9 @@ def parse(text: str, where: str = "README.md") -> tuple[dict[str, Any], str]:
         line = mark.line + 2 if mark is not None else 1
         problem = getattr(error, "problem", None) or str(error)
         raise _unreadable(problem, f"{where}:{line}") from error
-    except (ValueError, RecursionError) as error:
-        raise _unreadable(str(error), where) from error
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        # A value that an explicit tag (`!!bool maybe`) promises and does not keep.
+        raise _unreadable(f"a value is not what its tag says ({error})", where) from error
     if fields is not None and not isinstance(fields, dict):
         raise _unreadable("it is not a mapping of keys to values", f"{where}:2")
     return fields or {}, text[found.end() :]

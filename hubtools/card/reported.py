@@ -150,6 +150,8 @@ class _Reader:
             count = entry.get(key, 1)
             if isinstance(count, bool) or not isinstance(count, int) or count < 0:
                 raise self.error(line, f"{key} must be a whole number")
+        if entry.get("k", 0) > entry.get("n", entry.get("k", 0)):
+            raise self.error(line, "k is larger than n")
         if entry.get("status") == "measured":
             raise self.error(line, "a reported figure cannot be measured; evaluate the weights")
         if entry.get("protocol", "") not in (*protocols, ""):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,25 @@ def test_unreadable_front_matter_names_its_line(text: str, line: int, words: str
     assert caught.value.id == "HT084"
     assert caught.value.where == f"README.md:{line}"
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["!!bool maybe", "!!timestamp x", "!!int x", "!!float x", "9" * 5000, "[" * 3000, "!!set [a]"],
+)
+def test_values_that_cannot_be_are_refused(value: str) -> None:
+    with pytest.raises(CheckError) as caught:
+        parse(f"---\nx: {value}\n---\n")
+    assert caught.value.id == "HT084"
+
+
+yaml_like = st.text(st.sampled_from("---\n:[]{}!&*#|>?'\"a1.e \t\\%@`,"), max_size=40)
+
+
+@given(yaml_like)
+def test_any_front_matter_is_read_or_refused(inner: str) -> None:
+    with suppress(CheckError):
+        parse(f"---\n{inner}\n---\nbody")
 
 
 def test_no_front_matter_is_an_empty_one() -> None:

@@ -15,6 +15,8 @@ from card_builders import (
     reported,
 )
 from card_families import agent_family
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hubtools.card.lint import lint_card
 from hubtools.card.model import Base, CardInput, Provenance
@@ -154,6 +156,16 @@ def test_a_card_that_cannot_be_read_is_one_finding_more() -> None:
     ]
     broken = text.replace("<!-- hubtools:end usage -->", "")
     assert [f.id for f in lint_card(broken, card)] == ["HT082"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 4000), st.text(max_size=40), st.integers(0, 40))
+def test_any_edit_of_a_card_is_linted(at: int, added: str, removed: int) -> None:
+    card = make_card(facts=EVERYONE)
+    text = render_card(card, (TEMPLATES,))
+    for finding in lint_card(text[:at] + added + text[at + removed :], card):
+        assert finding.id.startswith("HT0")
+        assert finding.message
 
 
 def test_ht013_and_ht040_unsupported_facts() -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from hubtools.card.reported import read_reported
@@ -83,6 +87,7 @@ def test_the_protocol_is_its_fields_and_not_its_title(tmp_path: Path) -> None:
         ('quote = "EM 0.30"\n', "", 10, "the entry needs quote"),
         ("n = 500", "n = -1", 10, "n must be a whole number"),
         ("n = 500", "m = 500", 10, "unknown key 'm'"),
+        ("n = 500", "n = 5\nk = 6", 10, "k is larger than n"),
         ('status = "unverified"', 'status = "measured"', 19, "cannot be measured"),
         ('status = "unverified"', 'status = "rumour"', 19, "unknown status 'rumour'"),
         ('member = "x/s1"', "member = 1", 10, "member must be text"),
@@ -116,6 +121,16 @@ def test_what_cannot_be_read_is_one_message(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="cannot be read"):
         read_reported(tmp_path / "x.toml")
+
+
+@given(st.binary(max_size=60), st.integers(0, len(GOOD)), st.integers(0, 20))
+def test_damage_is_read_or_refused(junk: bytes, at: int, drop: int) -> None:
+    raw = GOOD.encode()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "reported.toml"
+        file.write_bytes(raw[:at] + junk + raw[at + drop :])
+        with suppress(UsageError):
+            read_reported(file)
 
 
 def test_message_in_full(tmp_path: Path) -> None:
