@@ -8,8 +8,9 @@ from typing import Any
 
 from hubtools.errors import RemoteMovedError
 from hubtools.hub.diff import same_content
+from hubtools.hub.explain import AGAIN
 from hubtools.hub.model import CommitResult, LocalFile, RepoType
-from hubtools.hub.network import AGAIN, call, request
+from hubtools.hub.network import call, request
 from hubtools.hub.remote import list_files
 from hubtools.hub.session import Session
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from hubtools.errors import Finding
+from hubtools.hub.explain import status_of
 from hubtools.hub.model import README, RepoPlan, RepoType
-from hubtools.hub.network import call, request, status_of
+from hubtools.hub.network import call, request
 from hubtools.hub.remote import read_head
 from hubtools.hub.rules import plan_findings, repo_id_problem
 from hubtools.hub.session import Account, Session
@@ -138,7 +139,7 @@ def _storage(session: Session, plan: RepoPlan) -> list[Finding]:
             "HT306",
             "error",
             "this endpoint has no Xet storage: set HF_HUB_DISABLE_XET=1",
-            where=session.redact(session.endpoint),
+            where=session.endpoint,
             next="export HF_HUB_DISABLE_XET=1, then run the same command again",
         )
     ]

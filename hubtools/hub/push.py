@@ -13,17 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hubtools.errors import EnvironmentFailure
+from hubtools.hub.explain import AGAIN, status_of
 from hubtools.hub.landed import Goal, find_landed
 from hubtools.hub.model import CommitResult, LocalFile, RepoType
-from hubtools.hub.network import (
-    AGAIN,
-    asked_wait,
-    call,
-    passing,
-    raise_explained,
-    status_of,
-    translated,
-)
+from hubtools.hub.network import asked_wait, call, passing, raise_explained, translated
 from hubtools.hub.remote import read_head
 from hubtools.hub.session import Session
 from hubtools.progress import Progress, silent

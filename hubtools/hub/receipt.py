@@ -7,8 +7,9 @@ from typing import Any
 
 from hubtools.errors import CheckError
 from hubtools.hub.diff import same_content
+from hubtools.hub.explain import AGAIN
 from hubtools.hub.model import LocalFile, RepoType, Visibility
-from hubtools.hub.network import AGAIN, call
+from hubtools.hub.network import call
 from hubtools.hub.remote import list_files, read_head
 from hubtools.hub.session import Session
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 from urllib.parse import quote
 
+from hubtools.hub.explain import status_of
 from hubtools.hub.model import (
     README,
     RELEASE_RECORD,
@@ -17,7 +18,7 @@ from hubtools.hub.model import (
     RemoteState,
     RepoType,
 )
-from hubtools.hub.network import call, request, status_of
+from hubtools.hub.network import call, request
 from hubtools.hub.session import Session
 
 _SMALL = 32 << 20  # no README or record is larger

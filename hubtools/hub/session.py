@@ -119,7 +119,7 @@ def connect(
         patience: how often to try again.
 
     Raises:
-        UsageError: HT321 when the endpoint is not an http(s) URL.
+        UsageError: HT321 when the endpoint is not an http(s) URL, or has a password in it.
         AuthError: HT303 when a token was to be obtained (OIDC, refresh) and that failed.
     """
     import huggingface_hub
@@ -129,10 +129,10 @@ def connect(
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     url = (endpoint or constants.ENDPOINT).rstrip("/")
-    if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
+    if not re.fullmatch(r"https?://[^\s/@]+(/\S*)?", url):
         raise UsageError(
             "HT321",
-            f"not the URL of a Hub: {url!r}",
+            f"not the URL of a Hub: {_SECRET.sub('[token]', url)!r}",
             next=f"give a URL such as {HUB}, or `local` for the embedded Hub",
         )
     if token is None:

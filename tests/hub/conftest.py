@@ -52,13 +52,16 @@ def canned() -> Iterator[Canned]:
     thread.join()
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("xet")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The storage client keeps chunks per endpoint; never those of an earlier server."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HF_XET_CACHE", str(tmp_path_factory.mktemp("xet")))
-        patch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
-        yield
+    monkeypatch.setenv("HF_XET_CACHE", str(cache))
+    monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
 
 
 @pytest.fixture(scope="session")
