@@ -81,7 +81,29 @@ def test_redact_finds_a_token_wherever_it_stands(body: str, left: str, right: st
     assert body not in redact(f"{left} hf_{body} {right}").replace(left, "").replace(right, "")
 
 
-@pytest.mark.parametrize("text", ["hf_hub_download", "model hf_xet 1.8", "a bearer of news"])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic [redacted]"),
+        ("{'authorization': 'Bearer abc'}", "{'authorization': 'Bearer [redacted]'}"),
+        ("sent bearer eyJhbGciOi1.abcdefgh", "sent bearer [redacted]"),
+        ("https://me:pw@host/x", "https://[redacted]@host/x"),
+    ],
+)
+def test_redact_blanks_headers_and_passwords(text: str, shown: str) -> None:
+    assert redact(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hf_hub_download",
+        "model hf_xet 1.8",
+        "a bearer of uncomfortable news",
+        "basic arithmetic questions",
+        "https://host/a@b",
+    ],
+)
 def test_redact_leaves_ordinary_words(text: str) -> None:
     assert redact(text) == text
 
