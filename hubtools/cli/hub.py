@@ -57,4 +57,4 @@ def serve_command(output: Output, root: Path, port: int, no_xet: bool) -> None:
             output.note("  export HF_HUB_DISABLE_XET=1")
         output.note("Ctrl-C ends it; the repos stay.")
 
-    serve(root, port=port, xet=not no_xet, ready=ready)
+    serve(root, port=port, xet=not no_xet, ready=ready, access_log=not output.quiet)

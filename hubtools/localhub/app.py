@@ -10,6 +10,7 @@ import secrets
 import sqlite3
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs
 
 from hubtools.localhub.accounts import Caller
 from hubtools.localhub.failures import ApiFailure
@@ -91,7 +92,7 @@ class _Api:
             caller = await asyncio.to_thread(self._hub.accounts.caller, authorization)
         streams = inspect.iscoroutinefunction(route.endpoint)
         body = b"" if streams else await _whole_body(request)
-        query = dict(request.query_params)
+        query = parse_qs(request.url.query, keep_blank_values=True)
         call = Call(self._hub, request.method, caller, args, query, headers, request.stream, body)
         if streams:
             return cast("Answer", await cast("Any", route.endpoint)(call))

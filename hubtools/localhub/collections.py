@@ -58,7 +58,7 @@ def list_all(call: Call) -> Answer:
     """GET /api/collections?owner=."""
     with call.hub.database.reading() as connection:
         rows = connection.execute("SELECT owner, data FROM collections ORDER BY slug").fetchall()
-    owner = call.query.get("owner", "").lower()
+    owner = call.parameter("owner").lower()
     found = [json.loads(row["data"]) for row in rows if not owner or row["owner"].lower() == owner]
     return Answer([c for c in found if not c["private"] or call.caller.owns(c["owner"]["name"])])
 

@@ -43,20 +43,20 @@ def repo_info(call: Call) -> Answer:
 
 def list_repos(call: Call) -> Answer:
     """GET /api/{types}?author=&search=&filter=&limit=: what the caller may see, newest first."""
-    query = call.query
     limit = call.number("limit", 1000, 1000)
+    wanted = set(call.query.get("filter", []))
     found = []
     with call.hub.database.reading() as connection:
         for repo in listed(connection, call.caller, TYPES[call.args["types"]]):
-            if query.get("author", repo.owner).lower() != repo.owner.lower():
+            if call.parameter("author", repo.owner).lower() != repo.owner.lower():
                 continue
-            if query.get("search", "").lower() not in repo.full_name.lower():
+            if call.parameter("search").lower() not in repo.full_name.lower():
                 continue
             head = find_ref(connection, repo.id, "refs/heads/main")
             if head is None:
                 continue
             info = _info(call.hub, connection, repo, head)
-            if "filter" in query and query["filter"] not in info["tags"]:
+            if not wanted <= set(info["tags"]):
                 continue
             found.append(info)
             if len(found) == limit:

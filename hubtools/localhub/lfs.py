@@ -73,14 +73,13 @@ def _signed(hub: Hub, oid: str, size: int, upload: str, expires: int) -> str:
 
 
 def _claims(call: Call) -> tuple[str, int, str]:
-    query = call.query
-    oid, upload = call.args["oid"], query.get("upload", "")
+    oid, upload = call.args["oid"], call.parameter("upload")
     try:
-        size, expires = int(query.get("size", "")), int(query.get("expires", ""))
+        size, expires = int(call.parameter("size")), int(call.parameter("expires"))
     except ValueError as error:
         raise ApiFailure(403, "this upload URL was not made here") from error
     signature = call.hub.accounts.sign(f"{oid} {size} {upload} {expires}")
-    if not hmac.compare_digest(signature, query.get("sig", "")) or expires < time.time():
+    if not hmac.compare_digest(signature, call.parameter("sig")) or expires < time.time():
         raise ApiFailure(403, "this upload URL was not made here, or it is too old")
     return oid, size, upload
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,9 @@ from hubtools.localhub.state import LFS_PART, open_hub
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
+
+
+_THREADS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ def serve(
     ready: Callable[[str], None] | None = None,
     faults: Iterable[Fault] | None = None,
     lfs_part: int = LFS_PART,
+    access_log: bool = True,
 ) -> None:
     """Serve a Hub directory until SIGINT or SIGTERM.
 
@@ -72,6 +77,7 @@ def serve(
         ready: called with the URL once requests are answered.
         faults: rules for tests; None leaves fault injection out.
         lfs_part: LFS uploads larger than this many bytes come in parts.
+        access_log: a line on stderr per request.
 
     Raises:
         UsageError: HT602 for a host that is not loopback.
@@ -98,7 +104,7 @@ def serve(
         if faults is not None:
             app = FaultInjector(app, faults)
         try:
-            _run(app, listener, lambda: ready(url) if ready else None)
+            _run(app, listener, access_log, lambda: ready(url) if ready else None)
         finally:
             hub.database.close()
 
@@ -113,7 +119,9 @@ def _owned(root: Path) -> Iterator[None]:
         yield
 
 
-def _run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> None:
+def _run(
+    app: ASGIApp, listener: socket.socket, access_log: bool, ready: Callable[[], None]
+) -> None:
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -134,12 +142,19 @@ def _run(app: ASGIApp, listener: socket.socket, ready: Callable[[], None]) -> No
     config = uvicorn.Config(
         app,
         log_config=logging_config,
+        access_log=access_log,
         timeout_graceful_shutdown=3,
         timeout_keep_alive=60,
         lifespan="off",
         ws="none",
     )
-    asyncio.run(Server(config).serve(sockets=[listener]))
+
+    async def main() -> None:
+        # Commits hash whole checkpoints in threads; small requests must not wait for them.
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
+        await Server(config).serve(sockets=[listener])
+
+    asyncio.run(main())
 
 
 class _PathsOnly(logging.Filter):
@@ -236,6 +251,7 @@ def running(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=story,
+            bufsize=0,  # nothing is left to flush, and to fail, when the child is gone
             start_new_session=True,  # Ctrl-C ends the client first; this block then ends the server
         )
     try:

@@ -62,7 +62,8 @@ class Call:
 
     Args:
         args: the path parts its route names, decoded.
-        query, headers: names in lower case for headers; the last of several values wins.
+        query: name → values, in the order given.
+        headers: name in lower case → value.
         stream: the body in pieces, for the endpoints that take it so; `body` is empty then.
     """
 
@@ -70,7 +71,7 @@ class Call:
     method: str
     caller: Caller
     args: Mapping[str, str]
-    query: Mapping[str, str]
+    query: Mapping[str, list[str]]
     headers: Mapping[str, str]
     stream: Callable[[], AsyncIterator[bytes]]
     body: bytes = field(default=b"", repr=False)
@@ -91,7 +92,11 @@ class Call:
 
     def flag(self, name: str) -> bool:
         """A query parameter that is switched on (`true`, `True`, `1`)."""
-        return self.query.get(name, "").lower() in ("true", "1")
+        return self.parameter(name).lower() in ("true", "1")
+
+    def parameter(self, name: str, default: str = "") -> str:
+        """A query parameter; the last one when it is given more than once."""
+        return self.query.get(name, [default])[-1]
 
     def number(self, name: str, default: int, most: int) -> int:
         """A query parameter that is a count, at most `most`.
@@ -99,7 +104,7 @@ class Call:
         Raises:
             ApiFailure: 400 when it is none.
         """
-        text = self.query.get(name, str(default))
+        text = self.parameter(name, str(default))
         if not text.isascii() or not text.isdigit() or len(text) > 12:
             raise bad_request(f"{name} must be a number, not {text[:40]!r}")
         return min(int(text), most)

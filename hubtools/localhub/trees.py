@@ -46,7 +46,7 @@ def list_tree(call: Call) -> Answer:
         place = f"{call.hub.url}{repo.api}/tree/{quote(revision, safe='')}"
         if folder:
             place += "/" + quote(folder, safe="")
-        query = urlencode({**call.query, "cursor": start + size})
+        query = urlencode({**call.query, "cursor": start + size}, doseq=True)
         headers["Link"] = f'<{place}?{query}>; rel="next"'
     return Answer(items, headers=headers)
 
@@ -86,7 +86,7 @@ def list_commits(call: Call) -> Answer:
     ]
     headers = {"X-Total-Count": str(len(history))}
     if (page + 1) * size < len(history):
-        query = urlencode({**call.query, "p": page + 1})
+        query = urlencode({**call.query, "p": page + 1}, doseq=True)
         place = f"{call.hub.url}{repo.api}/commits/{quote(revision, safe='')}"
         headers["Link"] = f'<{place}?{query}>; rel="next"'
     return Answer(items, headers=headers)

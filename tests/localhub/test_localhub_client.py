@@ -92,6 +92,8 @@ assert (there / "model.safetensors").read_bytes() == (work / "model.safetensors"
 api.super_squash_history(repo)
 assert len(api.list_repo_commits(repo)) == 1
 assert [m.id for m in api.list_models(author="team", search="model")] == [repo]
+for tags, there in ((["demo", "license:mit"], [repo]), (["demo", "other"], []), ("demo", [repo])):
+    assert [m.id for m in api.list_models(author="team", filter=tags)] == there, tags
 collection = api.create_collection("Family", namespace="team", private=True)
 again = api.create_collection("Family", namespace="team", exists_ok=True)
 assert again.slug == collection.slug
