@@ -61,6 +61,8 @@ def test_a_plan_fetches_no_chunk_it_does_not_need(terms: list[Term], data: st.Da
     used = {(t.xorb, i) for t in plan.terms for i in range(t.start, t.end)}
     fetched = [(f.xorb, i) for f in plan.fetches for i in range(f.start, f.end)]
     assert sorted(fetched) == sorted(used)
+    ends = {(f.xorb, f.end) for f in plan.fetches}
+    assert not any((f.xorb, f.start) in ends for f in plan.fetches), "touching runs are one"
     if plan.terms:
         first, last = plan.terms[0], plan.terms[-1]
         assert plan.skip < CHUNKS[first.xorb][first.start].raw
