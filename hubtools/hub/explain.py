@@ -7,6 +7,7 @@ versions, and by text where they come from the Rust storage client, which raises
 from __future__ import annotations
 
 import re
+import shlex
 
 from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError, UsageError
 from hubtools.hub.session import Session, no_token
@@ -145,6 +146,8 @@ def _storage_answered(
         return no_scope(session, doing, repo)
     if status in TRANSIENT:
         return broken_off(session, doing, repo, why)
+    if status == 400 and "/shards" in why:
+        return bad_chunks(session, repo, why)
     return refused(session, doing, repo, why)
 
 
@@ -168,6 +171,24 @@ def no_xet(session: Session, repo: str) -> EnvironmentFailure:
         where=repo or session.endpoint,
         detail=("The client library does not fall back by itself. No file was committed.",),
         next="export HF_HUB_DISABLE_XET=1, then run the same command again",
+    )
+
+
+def bad_chunks(session: Session, repo: str, why: str) -> CheckError:
+    """HT323: the storage client skipped chunks that this Hub does not have, or a file changed."""
+    from huggingface_hub.constants import HF_XET_CACHE
+
+    return CheckError(
+        "HT323",
+        "the Hub refused the chunks of a file",
+        where=repo,
+        detail=(
+            "Either the client's chunk cache is of an earlier server at this address, or a file"
+            " changed after it was sealed.",
+            _clip(session.redact(why)),
+            "No file was committed.",
+        ),
+        next=f"rm -r {shlex.quote(HF_XET_CACHE)} (only a cache), then run the same command again",
     )
 
 

@@ -127,7 +127,7 @@ def test_a_token_of_another_shape_is_redacted_too() -> None:
 
 @pytest.mark.parametrize(
     "url",
-    ["hub.example", "ftp://hub.example", "http://", "/tmp/hub", "http://me:sesame@hub.example"],
+    ["hub.example", "ftp://hub.example", "http://", "/srv/hub", "http://me:sesame@hub.example"],
 )
 def test_an_endpoint_that_is_no_url(url: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -17,7 +17,7 @@ from hubtools.hub.receipt import attest, set_visibility
 from hubtools.hub.remote import read_remote
 from hubtools.hub.session import Session, connect
 from hubtools.localhub.faults import Fault
-from hubtools.localhub.server import LocalHub
+from hubtools.localhub.server import LocalHub, running
 
 COMMIT = r"/commit/main"
 
@@ -300,7 +300,7 @@ def test_a_file_changed_after_sealing_is_not_published(
     )  # same size
     with pytest.raises(CheckError) as refused:
         publish(session, repo, files)
-    assert refused.value.id == "HT310"
+    assert refused.value.id == {"xet": "HT323", "lfs": "HT310"}[storage]
     assert len(history(session, repo)) == 1
 
 
@@ -357,6 +357,22 @@ def test_a_hub_without_xet_is_explained_and_works_without_it(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     assert publish(session, repo, files) is not None
     attest(session, repo, files)
+
+
+def test_a_cache_of_an_earlier_server_at_the_same_address_is_explained(
+    repo: str, tmp_path: Path, content: dict[str, bytes]
+) -> None:
+    files = release(tmp_path / "files", content)
+    with running(tmp_path / "1", log=tmp_path / "log") as hub:
+        assert publish(connect(hub.url, token=hub.token, patience=QUICK), repo, files)
+    port = int(hub.url.rpartition(":")[2])
+    with running(tmp_path / "2", port=port, log=tmp_path / "log") as hub:
+        session = connect(hub.url, token=hub.token, patience=QUICK)
+        with pytest.raises(CheckError) as caught:
+            publish(session, repo, files)
+        assert caught.value.id == "HT323"
+        assert caught.value.next.startswith("rm -r ")
+        assert len(history(session, repo)) == 1
 
 
 def test_datasets_have_their_own_addresses(session: Session, repo: str, tmp_path: Path) -> None:
