@@ -151,6 +151,7 @@ def test_what_the_storage_client_raises() -> None:
             ("client", "403 Forbidden"),
             ("server", "503 X"),
             ("client", "400 Bad Request"),
+            ("client", "413 Payload Too Large"),
         ]
     ]
     gone = ConnectionError("Network error: connection closed before message completed")
