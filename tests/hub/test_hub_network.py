@@ -161,7 +161,7 @@ def test_what_the_storage_client_raises() -> None:
     ids = [getattr(explain(here, e, "sending", "a/b"), "id", "") for e in (no_xet, gone, wrapped)]
     assert ids == ["HT306", "HT319", "HT306"]
     ids = [getattr(explain(here, e, "sending", "a/b"), "id", "") for e in answers]
-    assert ids == ["HT304", "HT319", "HT310"]
+    assert ids == ["HT304", "HT319", "HT323", "HT310"]
     lost = explain(here, missing, "sending", "a/b")
     assert isinstance(lost, EnvironmentFailure)
     assert (lost.id, lost.where) == ("HT322", "m.safetensors")
