@@ -59,7 +59,7 @@ def check_local(release: Release) -> list[Finding]:
 def _member(release: Release, member: Member) -> Iterator[Finding]:
     table = release.family.manifest.family
     problem = repo_id_problem(member.repo)
-    if problem and release.session is None:  # the Hub's preflight says it too
+    if problem:
         place = release.family.where("family", "name")
         yield Finding("HT311", "error", problem, where=place, member=member.id)
     yield from _caught(lambda: read_prose(release.family, member), member.id)
