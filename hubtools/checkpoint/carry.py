@@ -23,8 +23,10 @@ _TOKENIZER = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
 )  # fmt: skip
 _PROCESSOR = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
+# Code a model may bring along; training scripts have other names.
+_CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py", "*processing_*.py")
 _LEGAL = ("LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*")
-_MODEL = ("config.json", "generation_config.json", "*.py", *_PROCESSOR, *_LEGAL)
+_MODEL = ("config.json", "generation_config.json", *_CODE, *_PROCESSOR, *_LEGAL)
 
 
 def publishable_files(path: Path, kind: str) -> dict[str, Path]:

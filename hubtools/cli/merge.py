@@ -9,6 +9,7 @@ import click
 
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
+from hubtools.errors import CheckError
 
 if TYPE_CHECKING:
     from hubtools.checkpoint.plan import MergePlan
@@ -58,7 +59,7 @@ def _print_plan(output: Output, plan: MergePlan) -> None:
     output.note(f"Merge {plan.adapter} into {plan.base}")
     output.note(
         f"  {data['changed_tensors']} of {data['tensors']} tensors change "
-        f"({data['changed_bytes'] / 1e9:.2f} of {data['bytes'] / 1e9:.2f} GB), "
+        f"({_size(data['changed_bytes'])} of {_size(data['bytes'])}), "
         f"rank {_list(data['ranks'])}, scaling {_list(data['scalings'])}, engine {data['engine']}"
     )
 
@@ -78,10 +79,26 @@ def _merge_and_talk(output: Output, plan: MergePlan, out: Path, no_talk: bool) -
         output.note(f"  sha256 {file}  {name}")
     if spoken is not None:
         output.note(f"✓ talks   {spoken['prompt']!r} → {spoken['text']!r}")
-        for finding in spoken["findings"]:
-            output.note(f"  {finding['level']} {finding['id']} {finding['message']}")
-            output.note(f"    next: {finding['next']}")
+        _judge(output, spoken["findings"])
     return {**result, "talk": spoken}
+
+
+def _judge(output: Output, findings: list[dict[str, str]]) -> None:
+    for finding in findings:
+        if finding["level"] == "error":
+            raise CheckError(
+                finding["id"],
+                finding["message"],
+                where=finding["where"],
+                detail=("The merge is complete, but it should not be published like this.",),
+                next=finding["next"],
+            )
+        output.note(f"{finding['level']}[{finding['id']}] {finding['message']}")
+        output.note(f"  next: {finding['next']}")
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.2f} GB" if count >= 10_000_000 else f"{count / 1e6:.2f} MB"
 
 
 def _list(values: list[Any]) -> str:

@@ -112,7 +112,7 @@ def test_a_config_that_is_not_json(broken: Pair, text: Any) -> None:
 
 STAYS_HOME = (
     "optimizer.pt", "scheduler.pt", "trainer_state.json", "training_args.bin", ".env", "wandb.log",
-    "events.out.tfevents.1", "pytorch_model.bin", "README.md",
+    "events.out.tfevents.1", "pytorch_model.bin", "README.md", "train.py",
 )  # fmt: skip
 
 
@@ -122,9 +122,10 @@ def test_only_listed_files_are_published(broken: Pair) -> None:
         (base / name).write_text("{}")
         (adapter / name).write_text("{}")
     save_tokenizer(adapter)
+    (base / "modeling_tiny.py").write_text("")
     assert sorted(publishable_files(base, "full")) == sorted(
         ["LICENSE", "NOTICE.txt", "config.json", "generation_config.json", "model.safetensors",
-         *TOKENIZER]
+         "modeling_tiny.py", *TOKENIZER]
     )  # fmt: skip
     adapter_files = publishable_files(adapter, "adapter")
     assert sorted(adapter_files) == sorted(
