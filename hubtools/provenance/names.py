@@ -35,9 +35,9 @@ def pinned(name: str) -> bool:
 
 def snapshot_of(snapshot: str, name: str) -> bool:
     """Whether `snapshot` is a dated snapshot of the undated `name` (`…-latest` counts)."""
-    if not pinned(snapshot) or pinned(name):
-        return False
-    return same(_DATE.sub("", canonical(snapshot)), canonical(name).removesuffix("-latest"))
+    return pinned(snapshot) and same(
+        _DATE.sub("", canonical(snapshot)), canonical(name).removesuffix("-latest")
+    )
 
 
 def is_path(name: str) -> bool:

@@ -34,7 +34,14 @@ def test_one_model_in_two_spellings(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("gpt-4", "gpt-4o"), ("a/model", "b/model"), ("grok-4", "grok-4-fast"), ("", ""), ("x", "")],
+    [
+        ("gpt-4", "gpt-4o"),
+        ("my-gpt-4", "gpt-4"),
+        ("a/model", "b/model"),
+        ("grok-4", "grok-4-fast"),
+        ("", ""),
+        ("x", ""),
+    ],
 )
 def test_two_models_stay_two(one: str, other: str) -> None:
     assert not same(one, other)

@@ -90,6 +90,15 @@ def test_a_second_name_is_mixed_however_rare() -> None:
     assert snapshots.verdict == "MIXED"
 
 
+def test_the_first_mismatch_is_the_first_in_the_logs() -> None:
+    usual, y, z = records(5), records(2, "model-y"), records(2, "model-z", role="user")
+    assert judge(usual, z, y, claim="deepseek-v4-flash").first_mismatch["reported"] == "model-z"
+    assert judge(usual, y, z, claim="deepseek-v4-flash").first_mismatch["reported"] == "model-y"
+    piece = replace(y[0], piece=True, body="", line=70)
+    early = judge(usual, [piece], y[1:], claim="deepseek-v4-flash")
+    assert early.first_mismatch["line"] == 70
+
+
 def test_the_worst_role_decides() -> None:
     verdict = judge(records(9), records(2, "model-y", role="user"), claim="deepseek-v4-flash")
     assert verdict.roles["agent"]["verdict"] == "RESOLVED"
