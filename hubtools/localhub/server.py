@@ -190,7 +190,7 @@ def _require_loopback(host: str) -> None:
             "HT602",
             f"the embedded Hub listens on loopback only, not on {host}",
             detail=("It is made for rehearsal, CI and demos, without TLS or rate limits.",),
-            next="hubtools hub serve --host 127.0.0.1",
+            next="hubtools hub serve",
         )
 
 
