@@ -78,7 +78,10 @@ def run(
     if all(sample["failure"] for sample in samples):
         why = Counter(sample["failure"] for sample in samples).most_common(1)[0][0]
         raise HarnessError(
-            "nothing_scored", f"all {len(samples)} questions failed: {why}", where=str(path)
+            "nothing_scored",
+            f"all {len(samples)} questions failed: {why}",
+            where=str(path),
+            next="mend what failed, then run the same command again: all are asked anew",
         )
     described = {"title": suite.title, "description": suite.description}
     record = {"schema": SCHEMA, **about, **described, **summary(samples, suite.scorers)}
@@ -162,7 +165,10 @@ def _claim(path: Path, about: Mapping[str, Any]) -> None:
 
 
 def _kept(path: Path, suite: Suite, batch_size: int) -> list[Sample]:
-    """Whole batches that an earlier, unfinished run left; the file is cut back to them."""
+    """Whole batches that an earlier, unfinished run left; the file is cut back to them.
+
+    Where every question of the suite failed, nothing is kept.
+    """
     if not path.exists():
         return []
     lines = path.read_bytes().splitlines(keepends=True)
@@ -177,6 +183,8 @@ def _kept(path: Path, suite: Suite, batch_size: int) -> list[Sample]:
         samples.append(sample)
     if len(samples) < len(suite.items):
         samples = samples[: len(samples) - len(samples) % batch_size]
+    elif all(sample["failure"] for sample in samples):
+        samples = []
     os.truncate(path, sum(len(line) for line in lines[: len(samples)]))
     return samples
 

@@ -74,7 +74,11 @@ def command(
     from hubtools.evaluation.tables import metric_json, metric_tables
 
     _check_choice(model, adapter, endpoint, served_name)
-    member = served_name.replace("/", "--") if model is None else (adapter or model).resolve().name
+    member = (
+        served_name.strip("/").replace("/", "--")
+        if model is None
+        else (adapter or model).resolve().name
+    )
     out = Path("evaluations") / member if out is None else out
     with output.progress() as progress:
         record = evaluate(

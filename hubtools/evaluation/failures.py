@@ -39,4 +39,4 @@ def bridged(error: HarnessError) -> HubtoolsError:
     )
 
 
-_MIDWAY = ("unreachable", "refused", "nothing_scored")
+_MIDWAY = ("unreachable", "refused")

@@ -145,6 +145,9 @@ def test_a_run_without_one_answer_has_no_figures(suite: Suite, tmp_path: Path) -
             run(suite, backend, tmp_path, seed=0, about={}, progress=nobody)
     assert caught.value.kind == "nothing_scored"
     assert not (tmp_path / "run.json").exists()
+    with serving(lambda *_: says("w1")) as (url, _):
+        record = run(suite, OpenAIBackend(url, "m"), tmp_path, seed=0, about={}, progress=nobody)
+    assert (record["n"], record["failures"]) == (11, 0)
 
 
 def test_half_a_character_from_a_server_is_kept(suite: Suite, tmp_path: Path) -> None:

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import first_right
+from scripted_server import fails, says, serving
+
+from hubtools.cli.failure import run
+from hubtools.cli.main import cli
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def hubtools(capsys: pytest.CaptureFixture[str], *argv: str) -> tuple[int, str, str]:
+    code = run(cli, ["evaluate", *argv])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_figures_with_their_interval_and_the_run_found_again(
+    words: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(first_right(3)) as (url, requests):
+        asked = ("--suite", str(words), "--endpoint", url, "--model", "acme/mini")
+        first = hubtools(capsys, *asked)
+        assert len(requests) == 24
+        second = hubtools(capsys, *asked)
+        assert len(requests) == 24
+    assert (
+        first[:2]
+        == second[:2]
+        == (
+            0,
+            "checkpoint\tsuite\tem\tem 95%\tf1\tf1 95%\tn\tfailed\n"
+            "acme--mini\twords\t0.125\t0.043–0.310\t0.125\t0.000–0.250\t24\t0\n",
+        )
+    )
+    assert "asked for acme/mini, served served-name · seed 0" in first[2]
+    assert "✓ kept in evaluations/acme--mini/words/1" in first[2]
+
+
+def test_json_has_the_record_the_intervals_and_its_file(
+    words: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(first_right(3)) as (url, _):
+        code, out, _ = hubtools(
+            capsys,
+            *("--suite", str(words), "--endpoint", url, "--model", "m", "-o", "runs", "--json"),
+        )
+    data = json.loads(out)
+    assert (code, data["schema"]) == (0, "hubtools.evaluate/1")
+    assert data["path"] == "runs/words/1/run.json"
+    assert data["metrics"]["em"]["k"] == 3
+    assert data["metrics"]["em"]["interval"]["method"] == "Wilson"
+    assert {"protocol", "protocol_id", "weights", "samples_sha256", "seed", "engine"} <= data.keys()
+
+
+def test_quiet_prints_the_records_path(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with serving(first_right(3)) as (url, _):
+        code, out, err = hubtools(
+            capsys,
+            *("--suite", str(words), "--endpoint", url, "--model", "m", "-o", "runs", "-q"),
+        )
+    assert (code, out, err) == (0, "runs/words/1/run.json\n", "")
+
+
+def test_failures_are_said(words: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def script(question: str, *_: object):  # type: ignore[no-untyped-def]
+        return fails(400) if "word 7" in question else says("w1")
+
+    with serving(script) as (url, _):
+        code, out, err = hubtools(
+            capsys, "--suite", str(words), "--endpoint", url, "--model", "m", "-o", "runs"
+        )
+    assert code == 0
+    assert out.endswith("\t23\t1\n")
+    assert "! 1 of 24 questions got no answer and are not scored" in err
+
+
+@pytest.mark.parametrize(
+    ("argv", "words_said"),
+    [
+        ((), "Name a checkpoint directory, or a server with --endpoint."),
+        (("--endpoint", "http://127.0.0.1:1/v1"), "--endpoint and --model go together."),
+        ((".", "--model", "m"), "--endpoint and --model go together."),
+        ((".", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "name no directory"),
+        ((".", "--suite", "short_q"), "HT401"),
+        ((".", "--dtype", "int8"), "int8"),
+    ],
+)
+def test_wrong_usage_is_exit_2_and_leaves_nothing(
+    argv: tuple[str, ...], words_said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    if "short_q" in argv:
+        (tmp_path / "model.safetensors").write_bytes(b"")
+    before = sorted(tmp_path.rglob("*"))
+    code, out, err = hubtools(capsys, *argv)
+    assert (code, out) == (2, "")
+    assert words_said in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_without_safetensors_is_exit_3(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = hubtools(capsys, ".")
+    assert code == 3
+    assert "HT409" in err
