@@ -181,6 +181,7 @@ def test_killed_at_any_step_it_holds_whole_things_or_none(tmp_path: Path) -> Non
     for at in range(1, steps + 1):
         root = tmp_path / str(at)
         store, objects = XetStore(root), ObjectStore(root)
+        assert not [name for name in kept(root / "xet") if "/." in name or "incoming" in name]
         if store.has_xorb(A.name):
             assert [(c.hash, c.raw) for c in store.chunks_of(A.name) or []] == A.nodes
             assert store.xorb_path(A.name).read_bytes() == A.body

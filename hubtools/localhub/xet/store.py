@@ -46,7 +46,7 @@ class XetStore:
         for folder in (self._incoming, *(self._root / kind for kind in _KINDS)):
             folder.mkdir(parents=True, exist_ok=True)
         sync_directory(self._root)
-        for leftover in self._incoming.iterdir():
+        for leftover in (*self._incoming.iterdir(), *self._root.glob("*/.*.tmp")):
             leftover.unlink(missing_ok=True)
         self._locks = [threading.Lock() for _ in range(_STRIPES)]
         self._index = lru_cache(maxsize=_INDEXES)(self._read_index)
