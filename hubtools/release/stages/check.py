@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.plan import plan_merge
-from hubtools.errors import CheckError, Finding, HubtoolsError
+from hubtools.errors import AuthError, CheckError, Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
 from hubtools.family.manifest import Member
 from hubtools.hub.diff import ours
@@ -61,7 +61,8 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
     problem = repo_id_problem(member.repo)
     if problem:
         place = release.family.where("family", "name")
-        yield Finding("HT311", "error", problem, where=place, member=member.id)
+        fix = f"correct owner, id or name at {place}"
+        yield Finding("HT311", "error", problem, where=place, next=fix, member=member.id)
     yield from _caught(lambda: read_prose(release.family, member), member.id)
     checkpoint = member.checkpoint
     if checkpoint is None or not checkpoint.is_dir():
@@ -146,16 +147,17 @@ def refuse(findings: list[Finding]) -> None:
     """Stop on error findings, with all of them in the message.
 
     Raises:
-        CheckError: the first one's id; the others as details.
+        CheckError, AuthError: the first one's id; the others as details.
     """
     errors = [finding for finding in findings if finding.level == "error"]
     if not errors:
         return
     first, rest = errors[0], errors[1:]
+    kind = AuthError if {f.id for f in errors} <= {"HT304", "HT305"} else CheckError
     detail = [
         f"{f.member + ': ' if f.member else ''}{f.message} ({f.where}) [{f.id}]" for f in rest
     ]
-    raise CheckError(
+    raise kind(
         first.id,
         f"{first.member + ': ' if first.member else ''}{first.message}",
         where=first.where,

@@ -8,10 +8,12 @@ from pathlib import Path
 from hubtools.family.manifest import Member
 from hubtools.files import write_json
 from hubtools.hub.diff import diff_files
-from hubtools.hub.model import CommitResult, FileDiff, LocalFile
+from hubtools.hub.model import README, CommitResult, FileDiff, LocalFile
+from hubtools.hub.preflight import check_readme
 from hubtools.hub.push import PreparedCommit, commit, ensure_repo, preupload
 from hubtools.hub.remote import read_remote
 from hubtools.release.context import Release
+from hubtools.release.stages.check import refuse
 from hubtools.release.stages.seal import sealed_files
 
 
@@ -34,12 +36,19 @@ def prepare(release: Release, member: Member) -> Prepared | None:
     """Create the repo (private) if need be and send its blobs; None when the remote is equal.
 
     Nothing of this is visible to anyone but the owner.
+
+    Raises:
+        CheckError: HT316, the Hub refuses the card's metadata; nothing was sent.
     """
     session = release.session
     assert session is not None
     remote = release.remotes[member.repo]
     files = local_files(release, member)
     diff = diff_files(remote, files)
+    for file in diff.send:
+        if file.path == README:  # refused metadata would fail the commit, after the upload
+            text = file.source.read_text(encoding="utf-8")
+            refuse(check_readme(session, text, where=member.repo))
     if remote.exists and diff.empty:
         return None
     if not remote.exists:
