@@ -74,8 +74,8 @@ def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
         )
     if role.n and not role.requested and judge.requested:
         yield (
-            f"{role_name}: the log holds no requests; that {judge.requested} was requested is "
-            "taken from the configuration"
+            f"{role_name}: the log holds no requests; that {shown(judge.requested)} was requested "
+            "is taken from the configuration"
         )
     for (asked, name), pair in role.pairs.items():
         if not (judge.hosting is not None and is_path(name)):
@@ -99,17 +99,21 @@ def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
         for row in judge.aliases.within(asked, pair.since, pair.until)
         if same(row.target, name) or snapshot_of(row.target, name)
     ]
+    answered = f"{shown(asked)} was requested and {shown(name)} answered"
     if listed_as:
         yield f"{asked} was an alias of {name} at the time ({listed_as[0].source})"
     elif pair.fallback:
-        yield f"{asked} was requested and {name} answered, which the request allowed as a fallback"
+        yield f"{answered}, which the request allowed as a fallback"
     else:
-        yield f"{asked} was requested and {name} answered; the alias table does not relate them"
-        retired = [row.until for row in judge.aliases.rows(asked)]
-        if retired and None not in retired and pair.until is not None:
-            last = max(end for end in retired if end is not None)
-            if pair.until > last:
-                yield f"{asked} was out of use after {_day(last)} by the alias table"
+        yield f"{answered}; the alias table does not relate them"
+        yield from _retired(asked, pair, judge)
+
+
+def _retired(asked: str, pair: Pair, judge: Judge) -> Iterator[str]:
+    ends = [row.until for row in judge.aliases.rows(asked)]
+    last = max((end for end in ends if end is not None), default=None)
+    if last is not None and None not in ends and pair.until is not None and pair.until > last:
+        yield f"{asked} was out of use after {_day(last)} by the alias table"
 
 
 def _hosting(total: Tally, judge: Judge) -> Iterator[str]:

@@ -55,7 +55,7 @@ class Verdict:
         """JSON object for `--json`, facts and the release record."""
         hosting = self.hosting and {
             "kind": "self",
-            "served": list(self.hosting.served),
+            "served": [shown(name) for name in self.hosting.served],
             "served_sha256": self.hosting.served_sha256,
             "weights": self.hosting.weights,
         }
@@ -63,7 +63,7 @@ class Verdict:
             "verdict": self.verdict,
             "grade": self.grade,
             "claim": self.claim,
-            "requested": self.requested,
+            "requested": shown(self.requested),
             "created": dict(self.created),
             "roles": {name: dict(role) for name, role in self.roles.items()},
             "first_mismatch": None if self.first_mismatch is None else dict(self.first_mismatch),

@@ -207,8 +207,10 @@ def test_a_server_of_ones_own_gives_a_name_only() -> None:
 
 def test_a_path_on_a_disk_is_not_published() -> None:
     path = "/home/somebody/run/base"
-    verdict = judge(records(3, path, path), claim="Base Model", hosting=Hosting())
+    own = Hosting((path, "other"))
+    verdict = judge(records(3, path, ""), claim="Base Model", requested=path, hosting=own)
     assert verdict.verdict == "NAME-ONLY"
+    assert verdict.to_json()["hosting"]["served"] == ["…/base", "other"]
     assert "somebody" not in str(verdict.to_json())
     assert verdict.roles["agent"]["reported"] == {"…/base": 3}
     assert judge(records(3, path, path), claim="Base Model").verdict == "CONTRADICTS-CLAIM"
