@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -122,13 +121,19 @@ def test_a_projects_alias_table_is_used(logs: Path) -> None:
     assert verify_logs(["logs"], logs, "House Model", aliases=table).verdict == "RESOLVED"
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
-def test_an_unreadable_log_is_named(logs: Path) -> None:
-    path = logs / "logs" / "deep" / "a.jsonl"
-    path.chmod(0)
-    with pytest.raises(EnvironmentFailure) as error:
-        verify_logs(["logs"], logs, "")
-    assert (error.value.id, error.value.where) == ("HT203", str(path))
+def test_an_unreadable_log_is_named(logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, path = Path.open, logs / "logs" / "deep" / "a.jsonl"
+
+    def refused(self: Path, *args, **options):
+        if self == path:
+            raise PermissionError(13, "Permission denied", str(self))
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Path, "open", refused)
+    for verifying in (lambda: log_digests(["logs"], logs), lambda: verify_logs(["logs"], logs, "")):
+        with pytest.raises(EnvironmentFailure) as error:
+            verifying()
+        assert (error.value.id, error.value.where) == ("HT203", str(path))
 
 
 def test_the_rules_have_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:
