@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,6 @@ class TransformersBackend:
         self, model: Path, adapter: Path | None, dtype: str, device: str, batch_size: int
     ) -> None:
         self.batch_size = batch_size
-        os.environ["HF_HUB_OFFLINE"] = "1"
         try:
             import torch
             import transformers
@@ -48,17 +47,21 @@ class TransformersBackend:
         source = tokenizer_folder(model, adapter)
         try:
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(
-                source, padding_side="left", local_files_only=True
+                source, padding_side="left", local_files_only=True, trust_remote_code=False
             )
             loaded = transformers.AutoModelForCausalLM.from_pretrained(
-                model, dtype=getattr(torch, dtype), local_files_only=True, use_safetensors=True
+                model,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
             )
+            self._sampling(loaded)  # before PEFT keeps a reference of its own
             if adapter is not None:
                 loaded = _with_adapter(loaded, adapter)
             self._model = loaded.to(device).eval()
         except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
             raise _unloadable(error, adapter or model) from error
-        self._sampling(loaded.generation_config)
         self._limit = getattr(loaded.config, "max_position_embeddings", None)
 
     def describe(self) -> dict[str, Any]:
@@ -138,11 +141,11 @@ class TransformersBackend:
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
         return Reply(text, "stop" if ends else "length", prompt_tokens, len(tokens))
 
-    def _sampling(self, checkpoint: Any) -> None:
+    def _sampling(self, model: Any) -> None:
         """Keep from the checkpoint's generation config only where an answer ends."""
         from transformers import GenerationConfig
 
-        eos = checkpoint.eos_token_id
+        eos = model.generation_config.eos_token_id
         if eos is None:
             eos = self._tokenizer.eos_token_id
         self._eos = {eos} if isinstance(eos, int) else set(eos or ())
@@ -150,7 +153,7 @@ class TransformersBackend:
         if pad is None:
             pad = next(iter(sorted(self._eos)), 0)
             self._tokenizer.pad_token = self._tokenizer.convert_ids_to_tokens(pad)
-        self._model.generation_config = GenerationConfig(
+        model.generation_config = GenerationConfig(
             eos_token_id=sorted(self._eos) or None, pad_token_id=pad
         )
 
@@ -167,7 +170,14 @@ def _with_adapter(model: Any, adapter: Path) -> Any:
         from peft import PeftModel
     except ImportError as error:
         raise _missing(error) from error
-    return PeftModel.from_pretrained(model, adapter)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        tuned = PeftModel.from_pretrained(model, adapter)
+    # PEFT only warns when weights of the adapter found no place: the base would be measured.
+    for warning in said:
+        if "missing adapter keys" in str(warning.message):
+            raise ValueError(f"the adapter does not belong to this base: {warning.message}")
+    return tuned
 
 
 def _missing(error: ImportError) -> HarnessError:

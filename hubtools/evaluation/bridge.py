@@ -124,7 +124,7 @@ def evaluate(
         folder = _folder(runs, about, seed, again=again)
         if not (folder / "run.json").is_file():
             job = {
-                "suite": str(Path(suite).resolve()) if Path(suite).exists() else suite,
+                "suite": suite,
                 "model": None if model is None else str(model),
                 "adapter": None if adapter is None else str(adapter),
                 "endpoint": endpoint,

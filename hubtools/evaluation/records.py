@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from eval_harness.runner import SCHEMA, score, summary
+from eval_harness.suite import load_suite, suite_names
 from hubtools.digests import sha256_bytes, sha256_json
 from hubtools.errors import CheckError
 from hubtools.evaluation.protocol import protocol_id
@@ -107,8 +108,21 @@ def _check(
     for name, value in expected.items():
         if record[name] != value:
             raise _wrong(f"{name} is not what the samples give", path)
+    asked = _bundled(suite)
+    if asked and asked != [(s["item"], s["messages"], s["answers"]) for s in samples]:
+        raise _wrong("the samples hold other questions or answers than the suite", path)
     if any(record["protocol"]["suite"][key] != suite[key] for key in record["protocol"]["suite"]):
         raise _wrong("protocol and suite name different questions", path)
+
+
+def _bundled(identity: Mapping[str, Any]) -> list[Any]:
+    """What the suite of this package asks, where it is the one that was run."""
+    if identity["id"] not in suite_names():
+        return []
+    suite = load_suite(identity["id"])
+    if suite.identity() != identity:
+        return []
+    return [(item.id, suite.messages(item), list(item.answers)) for item in suite.items]
 
 
 def _run(record: Mapping[str, Any], samples: Sequence[Any], path: Path, digest: str) -> Run:

@@ -48,7 +48,7 @@ def test_answers_are_those_of_generate_one_by_one(tiny_chat: Path) -> None:
 
 
 def test_the_checkpoints_own_sampling_defaults_do_not_count(
-    tiny_chat: Path, tmp_path: Path
+    tiny_chat: Path, tiny_adapter: Path, tmp_path: Path
 ) -> None:
     other = tmp_path / "opinionated"
     shutil.copytree(tiny_chat, other)
@@ -56,6 +56,7 @@ def test_the_checkpoints_own_sampling_defaults_do_not_count(
     path = other / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **wishes}))
     assert ask(load(other)) == ask(load(tiny_chat))
+    assert ask(load(other, tiny_adapter)) == ask(load(tiny_chat, tiny_adapter))
 
 
 def test_sampling_follows_the_seed(tiny_chat: Path) -> None:
@@ -116,3 +117,36 @@ def test_a_model_without_chat_template_gets_the_bare_prompt(
     assert without.prompt_tokens is not None
     assert with_template.prompt_tokens is not None
     assert without.prompt_tokens < with_template.prompt_tokens
+
+
+@pytest.mark.parametrize("old", ["self_attn", "layers.1.self_attn.q_proj"])
+def test_an_adapter_whose_weights_find_no_place_is_refused(
+    tiny_chat: Path, tiny_adapter: Path, tmp_path: Path, old: str
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    lost = tmp_path / "lost"
+    shutil.copytree(tiny_adapter, lost)
+    tensors = load_file(lost / "adapter_model.safetensors")
+    moved = {name.replace(old, "elsewhere"): tensor for name, tensor in tensors.items()}
+    assert moved.keys() != tensors.keys()
+    save_file(moved, lost / "adapter_model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(HarnessError, match="does not belong to this base") as caught:
+        load(tiny_chat, lost)
+    assert (caught.value.kind, caught.value.where) == ("bad_model", str(lost))
+
+
+def test_code_in_a_checkpoint_is_not_run(tiny_chat: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "odd"
+    shutil.copytree(tiny_chat, odd)
+    config = json.loads((odd / "config.json").read_text())
+    config |= {
+        "model_type": "odd",
+        "auto_map": {"AutoConfig": "odd.C", "AutoModelForCausalLM": "odd.M"},
+    }
+    (odd / "config.json").write_text(json.dumps(config))
+    (odd / "odd.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(HarnessError) as caught:
+        load(odd)
+    assert caught.value.kind == "bad_model"
+    assert not (tmp_path / "ran").exists()

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from conftest import RIGHT, WEIGHTS
+from scripted_server import says, serving
 
 from hubtools.digests import sha256_bytes, sha256_file
 from hubtools.errors import CheckError
+from hubtools.evaluation.bridge import evaluate
 from hubtools.evaluation.records import read_run, run_facts
 from hubtools.facts import FactSet, facts_from_json
 
@@ -126,3 +128,35 @@ def test_damaged_files_are_an_error_and_no_traceback(
         path.write_bytes(path.read_bytes()[:-9] if damage == "cut" else b"[1, 2]\n")
     with pytest.raises(CheckError, match="HT410"):
         read_run(runs["mi"])
+
+
+def test_another_answer_key_than_the_suites_is_found(tmp_path: Path) -> None:
+    """Answers, scores, sums and digests all agree with each other, but not with the suite."""
+    with serving(lambda *_: says("wrong")) as (url, _):
+        record = evaluate(
+            "short_qa",
+            None,
+            endpoint=url,
+            served_name="m",
+            weights="",
+            member="m",
+            seed=0,
+            dtype="float32",
+            out=tmp_path,
+            log=tmp_path / "log",
+        )
+    folder = Path(record["path"]).parent
+    assert read_run(folder).metrics["em"]["k"] == 0
+    path = folder / "samples.jsonl"
+    samples = [json.loads(line) for line in path.read_bytes().splitlines()]
+    samples[0] |= {"answers": ["wrong"], "scores": {"em": 1.0, "f1": 1.0}}
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+
+    def agree(record: dict[str, Any]) -> None:
+        record["samples_sha256"] = sha256_bytes(path.read_bytes())
+        record["metrics"]["em"] = {"value": 1 / 64, "n": 64, "k": 1}
+        record["metrics"]["f1"]["value"] = 1 / 64
+
+    rewrite(folder, agree)
+    with pytest.raises(CheckError, match="other questions or answers than the suite"):
+        read_run(folder)
