@@ -85,7 +85,7 @@ def _run(
     target = stage.record_target(member)
     release.store.put(Record(stage.name, stage.version, target, key, inputs, outputs))
     release.journal.write("finished", member.id, stage=stage.name, key=key)
-    release.note(f"✓ {stage.name:9} {member.id}")
+    release.note(f"✓ {stage.name:9} {member.id}  {stage.summary(outputs)}".rstrip())
     return outputs
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from hubtools.checkpoint.base import resolve_base
 from hubtools.errors import HubtoolsError, UsageError
 from hubtools.family.manifest import Member
 from hubtools.files import locked, write_json
@@ -89,6 +90,7 @@ def run_release(
         PartialError: HT502, some members were released and some were not.
     """
     with locked(release.state / "lock", f"family {release.family.manifest.family.id}"):
+        fetch_base(release)
         plan = make_plan(release)
         show(plan)
         refuse(list(plan.findings))
@@ -129,6 +131,18 @@ def _refuse_unsealed(release: Release) -> None:
             detail=("Their local stages are not done, or something they read has changed.",),
             next=f"hubtools release {release.family.root} (does them, then pushes)",
         )
+
+
+def fetch_base(release: Release) -> None:
+    """Have the base's files here: the manifest's own copy, or a snapshot of the pinned commit.
+
+    Raises:
+        HubtoolsError: HT121, HT122, HT125 when the Hub does not have it, or not for this token.
+    """
+    table = release.family.manifest.family.base
+    if release.needs_base() and table.path is None and table.revision is not None:
+        release.note(f"· base {table.repo}@{table.revision[:7]} from the Hub (or its cache)")
+        release.base = resolve_base(table.repo, table.revision)
 
 
 def read_remotes(release: Release) -> None:

@@ -107,7 +107,7 @@ def test_an_alias_is_looked_up_by_time() -> None:
     assert targets("deepseek-reasoner", APRIL_2025, APRIL_2025) == ["DeepSeek-R1"]
     new_year = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
     assert targets("deepseek-chat", new_year, JUNE_2026) == ["DeepSeek-V3.2", "deepseek-v4-flash"]
-    assert len(targets("deepseek-chat", None, None)) == len(TABLE.rows("deepseek-chat")) > 5
+    assert len(targets("deepseek-reasoner", None, None)) == len(TABLE.rows("deepseek-reasoner")) > 5
     assert targets("unknown-model", JUNE_2026, JUNE_2026) == []
     switch = datetime(2026, 7, 31, tzinfo=UTC).timestamp()
     assert targets("deepseek-v4-flash", switch, switch) == ["DeepSeek-V4-Flash-0731"]

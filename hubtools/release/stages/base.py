@@ -36,6 +36,10 @@ class Stage(ABC):
         """Whether the files a remembered result names are still there, unchanged."""
         return True
 
+    def summary(self, outputs: Mapping[str, Any]) -> str:
+        """What came out, in a few words for the terminal."""
+        return ""
+
     def targets(self, release: Release, members: tuple[Member, ...]) -> tuple[Member, ...]:
         """Which targets it has when these members are walked."""
         return members

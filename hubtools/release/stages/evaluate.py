@@ -42,6 +42,15 @@ class Evaluate(Stage):
             "seeds": list(table.seeds),
         }
 
+    def summary(self, outputs: Mapping[str, Any]) -> str:
+        """The headline metrics, with k/n where they have one."""
+        words = []
+        for fact in outputs["facts"]:
+            if fact.get("unit") == "proportion" or "k" in fact:
+                count = f" ({fact['k']}/{fact['n']})" if "k" in fact else ""
+                words.append(f"{fact['id'].removeprefix('eval.')} {fact['value']:.3f}{count}")
+        return ", ".join(words)
+
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Each suite × seed in a child process; a finished run is never done again."""
         model, adapter, weights = _model(release, member)

@@ -42,6 +42,11 @@ class Merge(Stage):
             "base": input_digests(release, base) if base is not None and kind != "full" else {},
         }
 
+    def summary(self, outputs: Mapping[str, Any]) -> str:
+        """What was done to the weights, and the first words they said."""
+        done = f"{len(outputs['report']['slots'])} tensors merged" if outputs["report"] else "as it is"
+        return f"{done}; it loads and talks: {outputs['talk']['text'][:60]!r}"
+
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Merge in a child process (or take the files as they are), then load and talk."""
         kind = release.family.manifest.family.kind

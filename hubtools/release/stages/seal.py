@@ -35,6 +35,11 @@ class Seal(Stage):
         files = {path: sha256 for path, (_, sha256) in contents(release, member).items()}
         return {"files": files, "tool": __version__}
 
+    def summary(self, outputs: Mapping[str, Any]) -> str:
+        """How much the commit holds."""
+        size = sum(file["size"] for file in outputs["files"])
+        return f"{len(outputs['files'])} files, {size / 1e6:,.1f} MB"
+
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Scan, describe, write the record.
 

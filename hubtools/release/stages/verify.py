@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hubtools.digests import sha256_bytes, sha256_json
+from hubtools.digests import sha256_json
 from hubtools.family.manifest import Member
 from hubtools.provenance.accept import require_acceptable
-from hubtools.provenance.aliases import bundled_text
 from hubtools.provenance.explain import paragraph, teacher_label
 from hubtools.provenance.facts import verdict_facts
-from hubtools.provenance.run import log_digests, verify_logs
-from hubtools.provenance.verdict import RULES_VERSION
+from hubtools.provenance.run import log_digests, rules_digest, verify_logs
 from hubtools.release.context import Release
 from hubtools.release.stages.base import Stage
 
@@ -48,9 +46,14 @@ class Verify(Stage):
             "hosting": teacher.hosting,
             "weights": teacher.weights,
             "files": {f: release.digests.sha256(release.family.resolve(f)) for f in files},
-            "rules": RULES_VERSION,
-            "aliases": sha256_bytes(bundled_text().encode()),
+            "rules": rules_digest(),
         }
+
+    def summary(self, outputs: Mapping[str, Any]) -> str:
+        """The verdict and its counts."""
+        verdict = outputs["verdict"]
+        counts = ", ".join(f"{name} {r['k']}/{r['n']}" for name, r in verdict["roles"].items())
+        return f"{verdict['verdict']} ({counts})"
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Read the logs; a contradicted claim ends the release."""
