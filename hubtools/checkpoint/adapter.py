@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.jsonfile import finite, read_object
 from hubtools.errors import CheckError
 
 CONFIG = "adapter_config.json"
@@ -77,19 +77,19 @@ def read_adapter_config(path: Path) -> AdapterConfig:
     """
     file = path / CONFIG
     fields = read_object(file)
-    targets = fields.get("target_modules") or ()
-    rank, alpha = fields.get("r", 0), fields.get("lora_alpha", 0)
-    numbers = type(rank) is int and isinstance(alpha, int | float) and math.isfinite(alpha)
+    targets = fields.get("target_modules")
+    rank, alpha = finite(fields.get("r", 0)), finite(fields.get("lora_alpha", 0))
     patterns = [fields.get(name) or {} for name in ("rank_pattern", "alpha_pattern")]
-    if not numbers or rank < 0 or not all(map(_numbers_by_pattern, patterns)):
+    numbers = rank is not None and rank == int(rank) and rank >= 0 and alpha is not None
+    if not numbers or not all(map(_numbers_by_pattern, patterns)):
         raise unsupported(file, "r, lora_alpha or a pattern of them is not a number")
     return AdapterConfig(
         path=file,
         peft_type=str(fields.get("peft_type") or "").upper(),
-        rank=rank,
-        alpha=float(alpha),
+        rank=int(rank or 0),
+        alpha=alpha or 0.0,
         rslora=bool(fields.get("use_rslora")),
-        target_modules=(targets,) if isinstance(targets, str) else tuple(map(str, targets)),
+        target_modules=tuple(map(str, targets)) if isinstance(targets, list) else (str(targets),),
         base=str(fields.get("base_model_name_or_path") or ""),
         revision=str(fields.get("revision") or ""),
         fields=fields,
@@ -141,6 +141,6 @@ def _numbers_by_pattern(patterns: Any) -> bool:
             re.compile(pattern)
         except re.error:
             return False
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if (finite(value) or 0) <= 0:
             return False
     return True

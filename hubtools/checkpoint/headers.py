@@ -97,8 +97,8 @@ def read_header(path: Path) -> Header:
 
 
 def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
-    if not isinstance(value, Mapping):
-        raise _lie(path, f"{name}: not an object")
+    if not isinstance(value, Mapping) or not name.isprintable():
+        raise _lie(path, f"{name!r}: not a tensor")
     dtype, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
         raise _lie(path, f"{name}: unknown dtype {dtype!r}")
@@ -119,7 +119,7 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(result) != len(pairs):
         names = [name for name, _ in pairs]
         twin = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twin} is there twice")
+        raise ValueError(f"{twin!r} is there twice")
     return result
 
 

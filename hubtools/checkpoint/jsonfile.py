@@ -1,4 +1,4 @@
-"""Small JSON files of a checkpoint, read with an error that names the file."""
+"""Small JSON files of a checkpoint: errors that name the file, numbers that are numbers."""
 
 from __future__ import annotations
 
@@ -26,6 +26,13 @@ def read_object(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _unreadable(path, "not a JSON object")
     return value
+
+
+def finite(value: Any) -> float | None:
+    """A JSON number as a float; None for anything else, NaN, infinity or too large a number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e300 else None
 
 
 def _unreadable(place: Path, why: str) -> CheckError:

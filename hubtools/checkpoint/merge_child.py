@@ -175,9 +175,10 @@ def _index(plan: MergePlan) -> bytes:
     assert index is not None
     total = plan.weights.tensor_bytes()
     metadata = index.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("total_size") == total:
+    known = metadata if isinstance(metadata, dict) else {}
+    if known.get("total_size") == total:
         return (plan.base / INDEX).read_bytes()
-    index = {**index, "metadata": {**(metadata or {}), "total_size": total}}
+    index = {**index, "metadata": {**known, "total_size": total}}
     return json.dumps(index, indent=2, sort_keys=True).encode() + b"\n"
 
 

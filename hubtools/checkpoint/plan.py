@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.adapter import (
-    CONFIG,
     WEIGHTS,
     AdapterConfig,
     read_adapter_config,
@@ -20,7 +19,7 @@ from hubtools.checkpoint.adapter import (
     unsupported,
 )
 from hubtools.checkpoint.headers import TensorEntry, read_header
-from hubtools.checkpoint.inspect import inspect_checkpoint
+from hubtools.checkpoint.inspect import CheckpointInfo, inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import Weights, read_weights
 from hubtools.errors import CheckError
@@ -100,7 +99,8 @@ def plan_merge(adapter: Path, base: Path) -> MergePlan:
         raise _refuse("HT112", "not an adapter: nothing to merge", adapter, (), f"ls {adapter}")
     config = read_adapter_config(adapter)
     require_plain_lora(config)
-    if (base / CONFIG).is_file():
+    info = inspect_checkpoint(base)
+    if info.kind == "adapter":
         why = "the base is itself an adapter"
         raise _refuse("HT115", why, base, (), "name the model that adapter was trained on")
     weights = read_weights(base)
@@ -110,7 +110,7 @@ def plan_merge(adapter: Path, base: Path) -> MergePlan:
     places = weights.tensors()
     homeless = [module for module in factors if f"{module}.weight" not in places]
     if homeless:
-        raise _homeless(adapter, base, base_config, homeless, len(factors))
+        raise _homeless(config, info, homeless, len(factors))
     slots = [
         _slot(module, pair, *places[f"{module}.weight"], config, base)
         for module, pair in factors.items()
@@ -222,17 +222,17 @@ def _engine(slots: list[Slot]) -> Literal["numpy", "torch"]:
 
 
 def _homeless(
-    adapter: Path, base: Path, base_config: Mapping[str, Any], modules: list[str], total: int
+    config: AdapterConfig, base: CheckpointInfo, modules: list[str], total: int
 ) -> CheckError:
-    named = base_config.get("architectures") or [base_config.get("model_type")]
+    kind = base.architecture or base.model_type
     shown = [f"{module}.weight" for module in modules[:5]]
     more = f" and {len(modules) - 5} more" if len(modules) > 5 else ""
     return _refuse(
         "HT112",
-        f"{len(modules)} of {total} adapter modules have no place in this base ({named[0]})",
-        adapter / WEIGHTS,
-        (f"not in the base: {', '.join(shown)}{more}", _trained_on(read_adapter_config(adapter))),
-        f"name the base the adapter was trained on: --base DIR (not {base})",
+        f"{len(modules)} of {total} adapter modules have no place in this base ({kind})",
+        config.path.with_name(WEIGHTS),
+        (f"not in the base: {', '.join(shown)}{more}", _trained_on(config)),
+        f"name the base the adapter was trained on: --base DIR (not {base.path})",
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hubtools.checkpoint.vocabulary import vocabulary_findings
 from hubtools.children import child_main
-from hubtools.errors import CheckError, EnvironmentFailure
+from hubtools.errors import CheckError, EnvironmentFailure, HubtoolsError
 from hubtools.progress import Progress
 
 _QUESTION = "What is the capital of France?"
@@ -28,7 +28,12 @@ def work(job: Mapping[str, str], progress: Progress) -> dict[str, Any]:
     tokenizer = _tokenizer(path, base)
     findings, templated = vocabulary_findings(model, tokenizer, path)
     progress(label, 2, 3, "steps")
-    prompt, tokens = _speak(model, tokenizer, path, templated)
+    try:
+        prompt, tokens = _speak(model, tokenizer, path, templated)
+    except HubtoolsError:
+        raise
+    except Exception as error:  # a model whose code fails does not work for a reader either
+        raise _no_load(path, f"generating: {type(error).__name__}: {error}") from error
     progress(label, 3, 3, "steps")
     return {
         "prompt": prompt,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.jsonfile import finite, read_object
 
 STATE = "trainer_state.json"
 
@@ -54,8 +53,8 @@ def read_trainer_state(path: Path) -> TrainerState | None:
     values: dict[str, Any] = {
         "global_step": _integer(fields.get("global_step")),
         "max_steps": _integer(fields.get("max_steps")),
-        "epoch": _number(fields.get("epoch")),
-        "num_train_epochs": _number(fields.get("num_train_epochs")),
+        "epoch": finite(fields.get("epoch")),
+        "num_train_epochs": finite(fields.get("num_train_epochs")),
         "train_batch_size": _integer(fields.get("train_batch_size")),
     }
     pointers = {name: f"/{name}" for name, value in values.items() if value is not None}
@@ -72,14 +71,9 @@ def _logged(fields: Mapping[str, Any], name: str) -> list[tuple[float, str]]:
     return [
         (number, f"/log_history/{index}/{name}")
         for index, entry in enumerate(log if isinstance(log, list) else ())
-        if isinstance(entry, dict) and (number := _number(entry.get(name))) is not None
+        if isinstance(entry, dict) and (number := finite(entry.get(name))) is not None
     ]
 
 
-def _number(value: Any) -> float | None:
-    usable = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if usable and math.isfinite(value) else None
-
-
 def _integer(value: Any) -> int | None:
-    return value if type(value) is int else None
+    return value if type(value) is int and finite(value) is not None else None

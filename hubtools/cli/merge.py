@@ -43,6 +43,8 @@ def command(
 
     if out is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
+    if not Path(base).expanduser().is_dir():
+        output.note(f"Looking for the base {base} in the cache and on the Hub")
     plan = plan_merge(adapter, resolve_base(base))
     _print_plan(output, plan)
     if dry_run or out is None:

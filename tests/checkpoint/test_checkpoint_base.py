@@ -96,6 +96,6 @@ def test_from_a_hub(made: Any, tmp_path: Path) -> None:
     assert (no_commit["id"], no_repo["id"]) == ("HT122", "HT122")
     assert "no such commit" in no_commit["message"]
     assert "private one" in no_repo["message"]
-    (cached, elsewhere) = answers(refs[0], refs[1], HF_ENDPOINT="http://127.0.0.1:9", **home)
+    (cached, elsewhere) = answers(refs[0], refs[1], HF_HUB_OFFLINE="1", **home)
     assert cached == found
     assert (elsewhere["id"], elsewhere["where"]) == ("HT122", refs[1])

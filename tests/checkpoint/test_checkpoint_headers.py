@@ -59,6 +59,7 @@ LIES: dict[str, tuple[Any, bytes]] = {
     "tensor is a number": ({"a": 1}, b""),
     "list": ([1], b""),
     "not json": (b"{'a'", b""),
+    "name that cannot be printed": (b'{"\\ud800": {}}', b""),
     "not utf-8": (b'{"\xff": 1}', b""),
     "nested to death": (b"[" * 100_000, b""),
     "number too long": (b'{"a": ' + b"9" * 5000 + b"}", b""),
@@ -92,6 +93,13 @@ def test_every_truncation_is_seen(tmp_path_factory: pytest.TempPathFactory, cut:
     data = path.read_bytes()
     path.write_bytes(data[: max(len(data) - cut, 0)])
     refused(path)
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
+def test_no_header_gives_a_traceback(tmp_path_factory: pytest.TempPathFactory, text: bytes) -> None:
+    path = write(tmp_path_factory.getbasetemp() / "fuzz", text, b"")
+    if text.strip() != b"{}":
+        refused(path)
 
 
 shapes = st.lists(st.integers(0, 5), max_size=3)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tiny_models import save_adapter, save_base
 
 from hubtools.checkpoint.merge import merge
@@ -238,6 +241,28 @@ def test_adapters_as_pickles_get_a_command(broken: Pair) -> None:
     assert command.startswith('python -c "')
     subprocess.run([sys.executable, "-c", command[11:-1]], check=True)
     assert len(plan_merge(adapter, base).slots) == 14
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers(-(10**400), 10**400) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_no_configuration_gives_a_traceback(broken: Pair, data: Any) -> None:
+    base, adapter = broken
+    folder, name = data.draw(
+        st.sampled_from([(adapter, "adapter_config.json"), (base, "config.json")])
+    )
+    original = (folder / name).read_bytes()
+    key = data.draw(st.sampled_from(sorted(json.loads(original))))
+    edit_config(folder, name, **{key: data.draw(json_values)})
+    with suppress(CheckError):  # refused or planned; anything else fails the test
+        plan_merge(adapter, base)
+    (folder / name).write_bytes(original)
 
 
 @pytest.mark.parametrize(("value", "id"), [(0.0, "HT116"), (float("nan"), "HT117")])
