@@ -44,7 +44,11 @@ class Merge(Stage):
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """What was done to the weights, and the first words they said."""
-        done = f"{len(outputs['report']['slots'])} tensors merged" if outputs["report"] else "as it is"
+        done = (
+            f"{outputs['report']['changed_tensors']} tensors merged"
+            if outputs["report"]
+            else "as it is"
+        )
         return f"{done}; it loads and talks: {outputs['talk']['text'][:60]!r}"
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:

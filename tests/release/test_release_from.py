@@ -1,0 +1,70 @@
+"""Without a manifest: what a directory says is inferred, shown, and kept beside the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny_family
+from hub_state import remote_state
+
+from hubtools.errors import UsageError
+from hubtools.family.manifest import read_family
+from hubtools.localhub.server import LocalHub
+from hubtools.release.infer import infer_manifest, keep_manifest
+
+REVISION = tiny_family.REVISION
+
+
+def test_one_command_publishes_an_adapter(
+    hub: LocalHub, hubtools: Callable[..., Any], family: Path
+) -> None:
+    run = family / "runs" / "red" / "s8"
+    argv = ("release", "me/first", "--from", str(run), "--yes", "--license", "apache-2.0")
+    base = ("--base", f"lab/tiny-base@{REVISION}", "--base-path", str(family / "base"))
+    done = hubtools(*argv, *base)
+    assert done.code == 0, done.err
+    assert 'inferred kind = "adapter" (adapter_config.json)' in done.err
+    assert "inferred step s8 (trainer_state.json)" in done.err
+    state = remote_state(hub, ["me/first"])["me/first"]
+    assert {"adapter_model.safetensors", "adapter_config.json", "README.md"} <= state[
+        "files"
+    ].keys()
+    kept = read_family(run.with_name("s8.first.hubtools"))
+    assert [member.optimizer_step for member in kept.members] == [8]
+    again = hubtools(*argv, *base)
+    assert again.code == 0, again.err
+    assert remote_state(hub, ["me/first"])["me/first"] == state
+    other = hubtools(*argv, *base, "--kind", "merged")
+    assert other.code == 2
+    assert "error[HT009]" in other.err
+
+
+def test_the_base_comes_from_the_adapter_when_it_names_one(family: Path) -> None:
+    run = family / "runs" / "red" / "s4"
+    config = json.loads((run / "adapter_config.json").read_text())
+    config |= {"base_model_name_or_path": "lab/tiny-base", "revision": REVISION}
+    (run / "adapter_config.json").write_text(json.dumps(config))
+    inferred = infer_manifest("me/first", run)
+    assert "base lab/tiny-base (adapter_config.json)" in inferred.origins
+    file = keep_manifest(inferred, "me/first", run)
+    table = read_family(file).manifest.family
+    assert (table.base.repo, table.base.revision) == ("lab/tiny-base", REVISION)
+
+
+@pytest.mark.parametrize(
+    ("repo", "base", "words"),
+    [
+        ("no-owner", "", "not a repo id"),
+        ("me/first", "", "which base model"),
+        ("me/first", "lab/tiny-base", "which revision"),
+        ("me/first", "lab/tiny-base@main", "which revision"),
+    ],
+)
+def test_what_cannot_be_known_is_asked_for(family: Path, repo: str, base: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        infer_manifest(repo, family / "runs" / "red" / "s4", base=base)
+    assert caught.value.next
