@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 
 import pytest
 from tiny_chat import save_tiny_adapter, save_tiny_chat

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 sys.path.append(str(Path(__file__).parents[1] / "eval_harness"))  # tiny_chat, scripted_server
 
 import pytest
