@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from hubtools.checkpoint.base import resolve_base
-from hubtools.errors import HubtoolsError, UsageError
+from hubtools.errors import CheckError, HubtoolsError, UsageError
 from hubtools.family.manifest import Member
 from hubtools.files import locked, write_json
 from hubtools.hub.diff import diff_files
@@ -16,7 +18,8 @@ from hubtools.hub.remote import read_remote
 from hubtools.release.context import Release
 from hubtools.release.engine import publish_all, raise_failures, walk
 from hubtools.release.plan import Cell, Plan, RepoChange
-from hubtools.release.stages.check import as_finding, check_local, check_remote, refuse
+from hubtools.release.refuse import as_finding, refuse
+from hubtools.release.stages.check import check_local, check_remote
 from hubtools.release.stages.push import local_files
 
 
@@ -93,7 +96,7 @@ def run_release(
         fetch_base(release)
         plan = make_plan(release)
         show(plan)
-        refuse(list(plan.findings))
+        refuse(plan.findings)
         release.journal.write("release", plan.id, targets=list(plan.targets))
         if only_push:
             _refuse_unsealed(release)
@@ -106,6 +109,7 @@ def run_release(
         if not dry_run and ready:
             if any(change.action in ("create", "update") for change in plan_now.repos):
                 confirm(plan_now)
+                before_push(release)
             receipts = publish_all(release, ready, failures)
         result = {
             "plan": plan.id,
@@ -130,6 +134,27 @@ def _refuse_unsealed(release: Release) -> None:
             where=str(release.family.path),
             detail=("Their local stages are not done, or something they read has changed.",),
             next=f"hubtools release {release.family.root} (does them, then pushes)",
+        )
+
+
+def before_push(release: Release) -> None:
+    """Run the manifest's own command, in its folder, once the push was agreed to.
+
+    Raises:
+        CheckError: HT522 when it exits with anything but 0; nothing was pushed.
+    """
+    command = release.family.manifest.hooks.before_push
+    if not command:
+        return
+    release.note(f"· hook {command}")
+    ended = subprocess.run(command, shell=True, cwd=release.family.root, stdout=sys.stderr)
+    if ended.returncode != 0:
+        raise CheckError(
+            "HT522",
+            f"the before_push hook ended with {ended.returncode}: {command}",
+            where=release.family.where("hooks", "before_push"),
+            detail=("Nothing was pushed; local work is kept.",),
+            next="make it pass, then run the same command again",
         )
 
 

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import json
+import tomllib
 from pathlib import Path
 
+import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from hubtools.errors import UsageError
 from hubtools.family.lines import line_of
 from hubtools.family.manifest import Family, read_family
+from hubtools.family.schema import Manifest
 
 GOOD = """\
 schema = 1
@@ -144,3 +148,21 @@ def test_line_of_finds_every_key(tables: list[tuple[str, list[str]]]) -> None:
     for key, line in expected.items():
         assert line_of(text, key) == line
         assert line_of(text, (*key, "inside", "inline")) == line
+
+
+def test_the_schema_for_editors_is_that_of_the_models() -> None:
+    kept = Path(__file__).parents[2] / "docs" / "schemas" / "family.schema.json"
+    expected = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Manifest.model_json_schema(),
+    }
+    assert json.loads(kept.read_text()) == expected
+
+
+@pytest.mark.parametrize("family", ["dt-4bT", "tau2-airline"])
+def test_the_committed_families_hold_to_the_schema(family: str) -> None:
+    root = Path(__file__).parents[2]
+    schema = json.loads((root / "docs" / "schemas" / "family.schema.json").read_text())
+    data = tomllib.loads((root / "cards" / family / "family.toml").read_text())
+    jsonschema.validate(data, schema)
+    assert read_family(root / "cards" / family).members

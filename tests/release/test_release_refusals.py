@@ -250,3 +250,13 @@ def test_push_alone_refuses_what_is_not_sealed(
     done = hubtools("push", "--yes", str(family))
     assert done.code == 0, done.err
     assert len(repos(hub)) == 2
+
+
+def test_a_hook_that_fails_stops_the_push(hub: LocalHub, hubtools: Hubtools, family: Path) -> None:
+    with (family / "family.toml").open("a") as manifest:
+        manifest.write('\n[hooks]\nbefore_push = "echo told; test -f allowed"\n')
+    ended = hubtools("release", "--yes", str(family))
+    assert "told" in refused(hub, ended, 3, "HT522")
+    assert ended.out == ""
+    (family / "allowed").touch()
+    assert hubtools("release", "--yes", str(family)).code == 0

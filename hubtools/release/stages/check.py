@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.plan import plan_merge
-from hubtools.errors import AuthError, CheckError, Finding, HubtoolsError
+from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
 from hubtools.family.manifest import Member
 from hubtools.hub.diff import ours
@@ -16,6 +16,7 @@ from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
 from hubtools.release.cards import read_prose
 from hubtools.release.context import Release
+from hubtools.release.refuse import as_finding
 from hubtools.release.stages.verify import Verify
 
 
@@ -135,35 +136,6 @@ def check_remote(release: Release) -> list[Finding]:
                 )
             )
     return findings
-
-
-def as_finding(error: HubtoolsError, member: str = "") -> Finding:
-    """A failure met while checking, as one line of the list."""
-    text = "; ".join([error.message, *error.detail])
-    return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
-
-
-def refuse(findings: list[Finding]) -> None:
-    """Stop on error findings, with all of them in the message.
-
-    Raises:
-        CheckError, AuthError: the first one's id; the others as details.
-    """
-    errors = [finding for finding in findings if finding.level == "error"]
-    if not errors:
-        return
-    first, rest = errors[0], errors[1:]
-    kind = AuthError if {f.id for f in errors} <= {"HT304", "HT305"} else CheckError
-    detail = [
-        f"{f.member + ': ' if f.member else ''}{f.message} ({f.where}) [{f.id}]" for f in rest
-    ]
-    raise kind(
-        first.id,
-        f"{first.member + ': ' if first.member else ''}{first.message}",
-        where=first.where,
-        detail=[*detail, "Nothing was changed."],
-        next=first.next,
-    )
 
 
 def _caught(work: Callable[[], object], member: str = "") -> list[Finding]:

@@ -13,7 +13,7 @@ from hubtools.hub.preflight import check_readme
 from hubtools.hub.push import PreparedCommit, commit, ensure_repo, preupload
 from hubtools.hub.remote import read_remote
 from hubtools.release.context import Release
-from hubtools.release.stages.check import refuse
+from hubtools.release.refuse import refuse
 from hubtools.release.stages.seal import sealed_files
 
 

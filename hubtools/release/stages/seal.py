@@ -13,10 +13,12 @@ from hubtools.errors import CheckError, Finding
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
 from hubtools.hub.localfiles import describe
-from hubtools.hub.model import RELEASE_RECORD, LocalFile, files_record
+from hubtools.hub.model import RELEASE_RECORD, LocalFile, RepoPlan, files_record
+from hubtools.hub.rules import plan_findings
 from hubtools.provenance.secrets import scan_text
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
+from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage
 from hubtools.release.stages.evaluate import published_run
 from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
@@ -44,7 +46,8 @@ class Seal(Stage):
         """Scan, describe, write the record.
 
         Raises:
-            CheckError: HT501 when a file looks as if it held a secret.
+            CheckError: HT501 when a file looks as if it held a secret; HT312, HT313, HT314 when
+                the Hub would refuse a path, a size or the number of files.
         """
         found = contents(release, member)
         _refuse_secrets({path: source for path, (source, _) in found.items()})
@@ -53,6 +56,7 @@ class Seal(Stage):
             for path, (source, sha256) in sorted(found.items())
         ]
         table = release.family.manifest.family
+        refuse(plan_findings(RepoPlan(member.repo, "model", tuple(files), table.visibility)))
         evidence = gather(release, member)
         shown = evidence.to_json()
         del shown["files"]

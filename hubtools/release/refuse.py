@@ -1,0 +1,36 @@
+"""From findings to the error that stops a release, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hubtools.errors import AuthError, CheckError, Finding, HubtoolsError
+
+
+def as_finding(error: HubtoolsError, member: str = "") -> Finding:
+    """A failure met while checking, as one line of the list."""
+    text = "; ".join([error.message, *error.detail])
+    return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
+
+
+def refuse(findings: Sequence[Finding]) -> None:
+    """Stop on error findings, with all of them in the message.
+
+    Raises:
+        CheckError, AuthError: the first one's id; the others as details.
+    """
+    errors = [finding for finding in findings if finding.level == "error"]
+    if not errors:
+        return
+    first, rest = errors[0], errors[1:]
+    kind = AuthError if {f.id for f in errors} <= {"HT304", "HT305"} else CheckError
+    detail = [
+        f"{f.member + ': ' if f.member else ''}{f.message} ({f.where}) [{f.id}]" for f in rest
+    ]
+    raise kind(
+        first.id,
+        f"{first.member + ': ' if first.member else ''}{first.message}",
+        where=first.where,
+        detail=[*detail, "Nothing was changed."],
+        next=first.next,
+    )
