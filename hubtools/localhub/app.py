@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
 BODY_LIMIT = 64 << 20
-DRAIN_LIMIT = 256 << 20
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +54,7 @@ class _Api:
 
         if scope["type"] != "http":
             return
-        upload = _Upload(receive)
-        request = Request(scope, upload.receive)
+        request = Request(scope, receive)
         try:
             response = _response(await self._answer(request))
         except ApiFailure as failure:
@@ -74,7 +72,6 @@ class _Api:
         except Exception:
             _log.exception("%s %s", scope["method"], scope["path"])
             response = _failed(ApiFailure(500, "internal error: see the server's log"))
-        await upload.drain()
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Answer:
@@ -97,29 +94,6 @@ class _Api:
         if streams:
             return cast("Answer", await cast("Any", route.endpoint)(call))
         return cast("Answer", await asyncio.to_thread(cast("Any", route.endpoint), call))
-
-
-class _Upload:
-    """A request body that can be read to its end after a refusal.
-
-    A client that is still sending when the connection closes sees a broken pipe, not the answer.
-    """
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._more = True
-
-    async def receive(self) -> Message:
-        """The next message; ASGI's `receive`."""
-        message = await self._receive()
-        self._more = message.get("more_body", False)
-        return message
-
-    async def drain(self) -> None:
-        """Read and forget what is left, up to a limit."""
-        left = DRAIN_LIMIT
-        while self._more and left > 0:
-            left -= len((await self.receive()).get("body", b""))
 
 
 async def _whole_body(request: Request) -> bytes:

@@ -197,7 +197,15 @@ def test_upload_urls_cannot_be_changed(admin: Client, repo: str) -> None:
         href[:-1],
     ):
         assert admin.http.put(changed, content=b"12345").status_code == 403
-    assert admin.http.put(href, content=b"123456").status_code == 400
+    long = admin.http.put(href, content=b"123456")
+    assert (long.status_code, long.json()["error"]) == (400, "more than the 5 bytes announced")
+
+
+def test_a_refusal_is_heard_by_a_client_that_is_still_sending(admin: Client) -> None:
+    block = bytes(1 << 20)
+    for _ in range(3):
+        answer = admin.http.put("/_lfs/" + "ab" * 32, content=(block for _ in range(48)))
+        assert (answer.status_code, "not made here" in answer.text) == (403, True)
 
 
 def test_headers_and_ranges(admin: Client, repo: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import random
 import resource
@@ -16,12 +15,8 @@ import httpx
 import pytest
 from localhub_client import Client, lfs, regular
 
-from hubtools.localhub.accounts import Caller
-from hubtools.localhub.commits import Draft, land
 from hubtools.localhub.objects import ObjectStore
-from hubtools.localhub.repos import create
 from hubtools.localhub.server import LocalHub, running
-from hubtools.localhub.state import open_hub
 
 
 def commits(client: Client, repo: str) -> list[str]:
@@ -123,20 +118,6 @@ def peak_memory(pid: int) -> int:
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
     pytest.fail("no VmHWM in /proc")
-
-
-def test_history_depends_on_content_and_time_alone(tmp_path: Path) -> None:
-    heads = []
-    for side, now in (("a", 1_700_000_000), ("b", 1_700_000_000), ("c", 1_700_000_001)):
-        hub = open_hub(tmp_path / side, "http://localhost", clock=lambda now=now: now)
-        me = Caller("local", "write", admin=True)
-        create(hub, me, {"name": "same", "organization": "lab"})
-        draft = Draft(hub.objects)
-        for line in ({"key": "header", "value": {"summary": "s"}}, regular("a", b"1")):
-            draft.feed(json.dumps(line).encode())
-        heads.append(land(hub, me, ("model", "lab", "same"), "main", draft))
-        hub.database.close()
-    assert heads[0] == heads[1] != heads[2]
 
 
 def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
