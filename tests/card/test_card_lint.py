@@ -141,6 +141,13 @@ def test_text_rules_are_silent_beside_their_defect(text: str) -> None:
     assert ids(with_prose(notes=text)) == []
 
 
+def test_ht041_is_silent_where_one_protocol_explains_every_value() -> None:
+    """0.344 was measured under both protocols; 0.312 only under the table's."""
+    facts = EVERYONE.plus([measured("em", "base", 22 / 64, k=22, protocol=OTHER_PROTOCOL)])
+    table = "| | EM |\n|---|---|\n| this | 0.344 |\n| base | 0.312 |"
+    assert ids(make_card(facts=facts, prose={"notes": table})) == []
+
+
 def test_text_that_people_added_outside_the_blocks_is_read_too() -> None:
     card = make_card(facts=EVERYONE)
     text = render_card(card, (TEMPLATES,)) + "\nIt reaches 0.625.\n"

@@ -48,6 +48,7 @@ def visible(value: str) -> str:
 @given(any_text)
 @example("a ~ b ~ c")
 @example("<script>alert(1)</script> & [x](javascript:y) ![i](z)")
+@example("&lt; &amp; &#42; &copy;")
 @example("# not a heading")
 @example("1. not a list")
 @example("- no\n- list")
