@@ -148,4 +148,5 @@ def fact_value(fact: Fact) -> str:
         for value in values_of(fact)
     ]
     shown = ", ".join(as_given(fact, value) for value in said)
-    return f"{shown} {fact.unit}".strip() if fact.unit != "proportion" else shown
+    named = fact.unit in ("", "proportion") or fact.id.endswith(f"_{fact.unit}")
+    return shown if named else f"{shown} {fact.unit}"

@@ -176,7 +176,8 @@ def _training(card: CardInput) -> Table | None:
     facts = [f for p in prefixes for f in card.facts.with_prefix(p) if in_family(card, f)]
     if not facts:
         return None
-    rows = tuple((_setting(f.id), fact_value(f), f.status) for f in facts)
+    how = {"measured": "read from the run's files"}
+    rows = tuple((_setting(f.id), fact_value(f), how.get(f.status, f.status)) for f in facts)
     files = dict.fromkeys((f.source.path, f.source.sha256) for f in facts)
     named = ", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files)
     notes: list[str] = [Markdown(f"Source: {named}.")]

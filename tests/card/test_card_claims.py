@@ -136,6 +136,20 @@ def test_two_protocols_are_two_tables_with_their_differences(
     assert "Not comparable with the table of protocol `9f8e7d6c`" in tables[2]
 
 
+def test_training_settings_say_where_they_were_read(card: Callable[..., CardInput]) -> None:
+    some = measured("em", "plain/s4", 0.0)
+    facts = (
+        replace(some, id="train.optimizer_steps", value=8, unit="steps"),
+        replace(some, id="train.last_logged_loss", value=0.12345678901, unit=""),
+        replace(some, id="train.time", value=90, unit="s"),
+    )
+    text = block(text_of(card(facts=FactSet(facts))), "training")
+    assert "| optimizer steps | 8 | read from the run's files |" in text
+    assert "| last logged loss | 0.123457 |" in text
+    assert "| time | 90 s |" in text
+    assert "- Source: `runs/plain/s4/short_qa/1/run.json` (sha256 `5e5e5e5e`)." in text
+
+
 def test_failed_items_are_said(card: Callable[..., CardInput]) -> None:
     failed = replace(measured("em", "plain/s4", 0.0), id="eval.short_qa.failures", value=3)
     facts = (*evaluation("plain/s4", 22, 0.43), failed)
