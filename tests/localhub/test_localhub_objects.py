@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,28 @@ def test_check_sees_a_changed_byte(tmp_path: Path) -> None:
 def test_only_digests_are_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(ObjectError, match="not a sha256"):
         ObjectStore(tmp_path).path(name)
+
+
+@pytest.mark.parametrize("way", ["put", "adopt"])
+def test_bytes_and_names_are_flushed_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    flushed: list[int] = []
+    really = os.fsync
+
+    def recording(descriptor: int) -> None:
+        flushed.append(os.fstat(descriptor).st_ino)
+        really(descriptor)
+
+    monkeypatch.setattr(os, "fsync", recording)
+    store = ObjectStore(tmp_path)
+    name = hashlib.sha256(b"data").hexdigest()
+    if way == "put":
+        store.put(b"data")
+    else:
+        store.scratch("x").write_bytes(b"data")
+        store.adopt(store.scratch("x"), name)
+    path = store.path(name)
+    folders = [path.parent, path.parent.parent, path.parent.parent.parent]
+    assert {place.stat().st_ino for place in (path, *folders)} <= set(flushed)
+    assert flushed[0] == path.stat().st_ino  # before any name leads to it
