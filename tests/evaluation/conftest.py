@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "eval_harness"))  # tiny_chat, scripted_server
 
 import pytest
-from scripted_server import Answer, says, serving
+from evaluation_support import RIGHT, WEIGHTS, first_right
+from scripted_server import serving
 from tiny_chat import save_tiny_adapter, save_tiny_chat, write_suite
 
 from hubtools.evaluation.bridge import evaluate
-
-WEIGHTS = {"base": "b0" * 32, "mi": "c1" * 32, "r2e": "d2" * 32}
-RIGHT = {"base": 3, "mi": 5, "r2e": 23}  # of the 24 questions of the suite, these many
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,16 +34,6 @@ def tiny_adapter(tiny_chat: Path) -> Path:
 @pytest.fixture(scope="session")
 def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_suite(tmp_path_factory.mktemp("suites") / "words", 24)
-
-
-def first_right(count: int) -> Callable[..., Answer]:
-    """A server that knows the first `count` words and calls all others "w none"."""
-
-    def script(question: str, *_: object) -> Answer:
-        number = question.rpartition("word ")[2].rstrip("?")
-        return says(f"w{number}" if int(number) < count else "nothing")
-
-    return script
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import first_right
+from evaluation_support import first_right
 from scripted_server import fails, says, serving
 from tiny_chat import write_suite
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import first_right
+from evaluation_support import first_right
 from scripted_server import fails, says, serving
 
 from hubtools.cli.failure import run

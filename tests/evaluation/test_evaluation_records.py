@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import RIGHT, WEIGHTS
+from evaluation_support import RIGHT, WEIGHTS
 from scripted_server import says, serving
 
 from hubtools.digests import sha256_bytes, sha256_file

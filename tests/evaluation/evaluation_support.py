@@ -1,0 +1,20 @@
+"""What the scripted runs of this folder know, for fixtures and tests alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scripted_server import Answer, says
+
+WEIGHTS = {"base": "b0" * 32, "mi": "c1" * 32, "r2e": "d2" * 32}
+RIGHT = {"base": 3, "mi": 5, "r2e": 23}  # of the 24 questions of the suite, these many
+
+
+def first_right(count: int) -> Callable[..., Answer]:
+    """A server that knows the first `count` words and calls all others "w none"."""
+
+    def script(question: str, *_: object) -> Answer:
+        number = question.rpartition("word ")[2].rstrip("?")
+        return says(f"w{number}" if int(number) < count else "nothing")
+
+    return script
