@@ -107,7 +107,7 @@ class EvaluationTable(Table):
     """`[evaluation]`: how the suites are run."""
 
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
+    seed: int = 0
 
 
 class CardTable(Table):

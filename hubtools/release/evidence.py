@@ -71,8 +71,12 @@ def gather(release: Release, member: Member) -> Evidence:
     merged = release.done.get(("merge", member.id), {})
     verdict = release.done.get(("verify", member.id), {})
     facts: list[Fact] = [fact_from_json(fact) for fact in verdict.get("facts", ())]
-    weights = {}
+    weights: dict[str, str] = {}
     for other in (*release.family.members, release.base_member):
+        if other.id != member.id and ("merge", other.id) not in release.done:
+            published = _published(release, other)
+            facts += published.facts
+            weights |= published.weights
         for stage in ("merge", "evaluate"):
             outputs = release.done.get((stage, other.id))
             if outputs is None:
@@ -97,6 +101,26 @@ def gather(release: Release, member: Member) -> Evidence:
         chat=bool(merged.get("talk", {}).get("chat_template", False)),
         released=_released(release),
     )
+
+
+def _published(release: Release, other: Member) -> Evidence:
+    """What an absent sister's own release record on the Hub says of her: her part of a family may
+    have been released from another machine.
+    """
+    remote = release.remotes.get(other.repo)
+    record = remote.release if remote is not None else None
+    try:
+        evidence = evidence_from_json(record["evidence"]) if record else Evidence()
+    except (KeyError, TypeError, ValueError) as error:
+        release.note(f"! {other.repo}: its release record cannot be read ({error})")
+        return Evidence()
+    own = [
+        replace(fact, source=replace(fact.source, path=f"hub:{other.repo}/{fact.source.path}"))
+        for fact in evidence.facts
+        if fact.id.startswith("eval.") and fact.subject.member == other.id
+    ]
+    known = {other.id: evidence.weights[other.id]} if other.id in evidence.weights else {}
+    return Evidence(weights=known, facts=tuple(own))
 
 
 def _released(release: Release) -> tuple[str, ...]:

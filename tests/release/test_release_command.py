@@ -178,3 +178,17 @@ def test_changed_prose_changes_the_card_and_nothing_else(
         }
         assert changed == {"README.md", ".hubtools/release.json", ".hubtools/card.lock.json"}
         assert len(after[repo]["commits"]) == len(before[repo]["commits"]) + 1
+
+
+def test_a_sister_that_is_not_on_this_machine_is_shown_from_her_own_record(
+    released: Released, tmp_path: Path
+) -> None:
+    root = tmp_path / "family"
+    shutil.copytree(released.root, root, ignore=shutil.ignore_patterns(".hubtools", "merged"))
+    shutil.rmtree(root / "runs" / "red" / "s4")
+    done = released.hubtools("release", "--dry-run", "--family", str(root), "red/s8")
+    assert done.returncode == 0, done.stderr
+    card = next((root / ".hubtools" / "cards").glob("*/README.md")).read_text()
+    row = next(line for line in card.splitlines() if line.startswith("| [lab/tiny-red-s4]"))
+    assert row.count("95 % CI") == 2
+    assert "hub:lab/tiny-red-s4/.hubtools/evaluation/short_qa-seed0.json" in card

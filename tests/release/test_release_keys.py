@@ -116,7 +116,7 @@ CHANGES = {
     "the base's revision": ("merge", edit("family.toml", "0123456789abcdef", "1123456789abcdef")),
     "merged weights lost": ("merge", drop("merged/*/model.safetensors")),
     "the dtype": ("evaluate", append("family.toml", b'\n[evaluation]\ndtype = "bfloat16"\n')),
-    "another seed": ("evaluate", append("family.toml", b"\n[evaluation]\nseeds = [0, 1]\n")),
+    "another seed": ("evaluate", append("family.toml", b"\n[evaluation]\nseed = 1\n")),
     "a run record lost": ("evaluate", drop(".hubtools/runs/*/short_qa/1/run.json")),
     "prose": ("render", append("prose/summary.md", b"More.\n")),
     "prose of this member": ("render", append("prose/notes.md", b"A note.\n")),

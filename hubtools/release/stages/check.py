@@ -106,7 +106,7 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
             member=member.id,
         )
     base = release.base_path()
-    if wanted == "adapter" and base is not None and base.is_dir():
+    if table.kind == "merged" and base is not None and base.is_dir():
         yield from _caught(lambda: plan_merge(checkpoint, base), member.id)
 
 

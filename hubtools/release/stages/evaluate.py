@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,12 @@ class Evaluate(Stage):
         return "the base model's files" if missing else ""
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
-        """The model's files, the suites, their protocols and the seeds."""
+        """The model's files, the suites, their protocols and the seed."""
         table = release.family.manifest.evaluation
         return {
             "model": _model_digests(release, member),
             "suites": {suite: _protocol(release, member, suite) for suite in _suites(release)},
-            "seeds": list(table.seeds),
+            "seed": table.seed,
         }
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
@@ -52,11 +52,11 @@ class Evaluate(Stage):
         return ", ".join(words)
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
-        """Each suite × seed in a child process; a finished run is never done again."""
+        """Each suite in a child process; a finished run is never done again."""
         model, adapter, weights = _model(release, member)
-        dtype = release.family.manifest.evaluation.dtype
-        runs, facts = [], []
-        for suite, seed in _cells(release):
+        table = release.family.manifest.evaluation
+        seed, runs, facts = table.seed, [], []
+        for suite in _suites(release):
             protocol = _protocol(release, member, suite)
             name = sha256_json([_model_digests(release, member), protocol, seed])[:16]
             out = release.state / "runs" / name
@@ -67,7 +67,7 @@ class Evaluate(Stage):
                 weights=weights,
                 member=member.id,
                 seed=seed,
-                dtype=dtype,
+                dtype=table.dtype,
                 out=out,
                 log=release.log(f"evaluate-{member.id}"),
                 progress=release.progress,
@@ -97,12 +97,6 @@ def published_run(member: Member, suite: str, seed: int) -> str:
 
 def _suites(release: Release) -> tuple[str, ...]:
     return release.family.manifest.family.suites
-
-
-def _cells(release: Release) -> Iterator[tuple[str, int]]:
-    for suite in _suites(release):
-        for seed in release.family.manifest.evaluation.seeds:
-            yield suite, seed
 
 
 def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:

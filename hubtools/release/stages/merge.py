@@ -11,11 +11,13 @@ from hubtools.checkpoint.facts import checkpoint_facts
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.merge import ENGINE_VERSION, merge
-from hubtools.checkpoint.talk import talk
+from hubtools.checkpoint.talk import TALK_VERSION, talk
 from hubtools.digests import sha256_bytes, weights_digest
+from hubtools.errors import Finding
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
 from hubtools.release.context import Release
+from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, input_digests, same_files
 
 
@@ -26,7 +28,9 @@ class Merge(Stage):
     after = ("verify",)
 
     def waits_for(self, release: Release, member: Member) -> str:
-        """The base model, where it is read and not here yet."""
+        """The checkpoint, and the base where it is read, when they are not on this machine."""
+        if member.checkpoint is None or not member.checkpoint.is_dir():
+            return "its checkpoint directory"
         missing = release.needs_base() and release.base_path() is None
         return "the base model's files" if missing else ""
 
@@ -37,7 +41,7 @@ class Merge(Stage):
         return {
             "kind": kind,
             "names": [manifest.base.repo, manifest.base.revision],
-            "engine": ENGINE_VERSION,
+            "engine": [ENGINE_VERSION, TALK_VERSION],
             "checkpoint": input_digests(release, _checkpoint(member)),
             "base": input_digests(release, base) if base is not None and kind != "full" else {},
         }
@@ -80,6 +84,7 @@ class Merge(Stage):
             log=release.log(f"talk-{member.id}"),
             progress=release.progress,
         )
+        refuse([Finding(**finding) for finding in said["findings"]])
         digest = weights_digest(weights)
         info = inspect_checkpoint(checkpoint)
         facts = checkpoint_facts(
