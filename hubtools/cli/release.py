@@ -178,10 +178,12 @@ def _still_holds(apply: Path | None, plan: Plan) -> None:
 
 
 def _question(plan: Plan) -> str:
+    from hubtools.release.plan import size_words
+
     create = sum(change.action == "create" for change in plan.repos)
     commits = sum(change.action in ("create", "update") for change in plan.repos)
     size = sum(change.send for change in plan.repos)
     return (
         f"Push to {plan.hub}? {create} repos to create, {commits} commits,"
-        f" {size / 1e9:.2f} GB to send"
+        f" {size_words(size)} to send"
     )

@@ -15,6 +15,14 @@ Action = Literal["run", "cached", "skip", "waits"]
 RepoAction = Literal["create", "update", "in sync", "waits", "unknown"]
 
 
+def size_words(size: int) -> str:
+    """A number of bytes as people say it: `8.10 GB`, `346.7 kB`."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.{2 if name == 'GB' else 1}f} {name}"
+    return f"{size} B"
+
+
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One stage for one target.
@@ -63,9 +71,8 @@ class RepoChange:
         if self.action == "waits":
             return "create repo" if not self.head else "waits"
         files = f"+{self.add} ~{self.change} -{self.delete}"
-        size = f"{self.send / 1e9:.2f} GB" if self.send >= 1e8 else f"{self.send / 1e6:.1f} MB"
         verb = "create repo, " if self.action == "create" else ""
-        return f"{verb}{files} files, {size}"
+        return f"{verb}{files} files, {size_words(self.send)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from hubtools.hub.rules import plan_findings
 from hubtools.provenance.secrets import scan_text
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
+from hubtools.release.plan import size_words
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage
 from hubtools.release.stages.evaluate import published_run
@@ -40,7 +41,7 @@ class Seal(Stage):
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """How much the commit holds."""
         size = sum(file["size"] for file in outputs["files"])
-        return f"{len(outputs['files'])} files, {size / 1e6:,.1f} MB"
+        return f"{len(outputs['files'])} files, {size_words(size)}"
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Scan, describe, write the record.
