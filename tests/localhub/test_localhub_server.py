@@ -17,7 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from localhub_client import Client
+from localhub_client import Client, issue
 
 from hubtools.children import run_child
 from hubtools.errors import EnvironmentFailure, HubtoolsError, UsageError
@@ -176,3 +176,24 @@ def test_the_command(tmp_path: Path) -> None:
     assert f"export HF_ENDPOINT={data['url']}" in story
     assert token not in story
     assert server.returncode == 130
+
+
+def test_storage_tokens_are_told_in_json_and_in_headers(tmp_path: Path) -> None:
+    with running(tmp_path / "root", log=tmp_path / "log") as server:
+        admin = Client(server.url, server.token)
+        reader = Client(server.url, issue(server.root, "ann", "read"))
+        admin.create("lab/x", visibility="private")
+        admin.create("ann/x")
+        answer = admin.http.get("/api/models/lab/x/xet-write-token/None")
+        said = answer.json()
+        assert said["casUrl"] == answer.headers["x-xet-cas-url"] == f"{server.url}/_xet"
+        assert said["accessToken"] == answer.headers["x-xet-access-token"]
+        assert str(said["exp"]) == answer.headers["x-xet-token-expiration"]
+        asked = [
+            reader.http.get(f"/api/models/{repo}/xet-{mode}-token/main").status_code
+            for repo in ("ann/x", "lab/x")
+            for mode in ("read", "write")
+        ]
+        assert asked == [200, 403, 404, 404]
+        for client in (admin, reader):
+            client.http.close()
