@@ -107,6 +107,7 @@ class EvaluationTable(Table):
     """`[evaluation]`: how the suites are run."""
 
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    device: str = Field(default="cpu", description="as torch names it: cpu, cuda, cuda:1, mps")
     seed: int = 0
 
 

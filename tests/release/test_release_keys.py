@@ -116,6 +116,7 @@ CHANGES = {
     "the base's revision": ("merge", edit("family.toml", "0123456789abcdef", "1123456789abcdef")),
     "merged weights lost": ("merge", drop("merged/*/model.safetensors")),
     "the dtype": ("evaluate", append("family.toml", b'\n[evaluation]\ndtype = "bfloat16"\n')),
+    "the device": ("evaluate", append("family.toml", b"\n[evaluation]\ndevice = 'cuda'\n")),
     "another seed": ("evaluate", append("family.toml", b"\n[evaluation]\nseed = 1\n")),
     "a run record lost": ("evaluate", drop(".hubtools/runs/*/short_qa/1/run.json")),
     "prose": ("render", append("prose/summary.md", b"More.\n")),

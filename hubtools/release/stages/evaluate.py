@@ -68,6 +68,7 @@ class Evaluate(Stage):
                 member=member.id,
                 seed=seed,
                 dtype=table.dtype,
+                device=table.device,
                 out=out,
                 log=release.log(f"evaluate-{member.id}"),
                 progress=release.progress,
@@ -117,8 +118,10 @@ def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:
 
 def _protocol(release: Release, member: Member, suite: str) -> dict[str, Any]:
     model, adapter, _ = _model(release, member)
-    dtype = release.family.manifest.evaluation.dtype
-    return planned_protocol(suite, dtype=dtype, model=model, adapter=adapter)
+    table = release.family.manifest.evaluation
+    return planned_protocol(
+        suite, dtype=table.dtype, device=table.device, model=model, adapter=adapter
+    )
 
 
 def _model_digests(release: Release, member: Member) -> dict[str, Any]:
