@@ -50,11 +50,12 @@ def run_child(
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as story:
         child = subprocess.Popen(
-            [python, "-m", module],
+            [python, "-P", "-m", module],  # -P: a tokenizers.py in the user's folder is not ours
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=story,
-            env=None if env is None else {**os.environ, **env},
+            # Passive: threads that spin at barriers slow each other tenfold on a busy machine.
+            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, **(env or {})},
         )
         assert child.stdin is not None
         assert child.stdout is not None

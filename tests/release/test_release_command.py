@@ -73,8 +73,8 @@ def test_everything_is_on_the_hub_in_one_commit_each(released: Released) -> None
         assert {
             "README.md", "config.json", "model.safetensors", "tokenizer.json", "LICENSE",
             "chat_template.jinja", ".hubtools/release.json", ".hubtools/provenance.json",
-            ".hubtools/card.lock.json", ".hubtools/evaluation/short_qa-seed0.json",
-            ".hubtools/evaluation/base-short_qa-seed0.samples.jsonl",
+            ".hubtools/card.lock.json", ".hubtools/evaluation/short_qa-seed0/run.json",
+            ".hubtools/evaluation/base-short_qa-seed0/samples.jsonl",
         } <= state[repo]["files"].keys()  # fmt: skip
         assert not any("adapter" in path or "trainer" in path for path in state[repo]["files"])
 
@@ -191,4 +191,4 @@ def test_a_sister_that_is_not_on_this_machine_is_shown_from_her_own_record(
     card = next((root / ".hubtools" / "cards").glob("*/README.md")).read_text()
     row = next(line for line in card.splitlines() if line.startswith("| [lab/tiny-red-s4]"))
     assert row.count("95 % CI") == 2
-    assert "hub:lab/tiny-red-s4/.hubtools/evaluation/short_qa-seed0.json" in card
+    assert "hub:lab/tiny-red-s4/.hubtools/evaluation/short_qa-seed0/run.json" in card

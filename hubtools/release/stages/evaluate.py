@@ -91,9 +91,9 @@ class Evaluate(Stage):
 
 
 def published_run(member: Member, suite: str, seed: int) -> str:
-    """Where a run's record stands in the repos that show its numbers."""
+    """Where a run's record stands in the repos that show its numbers; its samples are beside it."""
     prefix = "base-" if member.id == BASE else ""
-    return f".hubtools/evaluation/{prefix}{suite}-seed{seed}.json"
+    return f".hubtools/evaluation/{prefix}{suite}-seed{seed}/run.json"
 
 
 def _suites(release: Release) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from hubtools import __version__
 from hubtools.audit.record import release_record
 from hubtools.digests import canonical_json, sha256_bytes
 from hubtools.errors import CheckError, Finding
+from hubtools.evaluation.records import SAMPLES
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
 from hubtools.hub.localfiles import describe
@@ -111,12 +112,9 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
         for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
             record = release.state / run["path"]
             name = published_run(target, run["suite"], run["seed"])
-            samples = record.with_name("samples.jsonl")
+            samples = record.with_name(SAMPLES)
             files[name] = (record, run["sha256"])
-            files[f"{name.removesuffix('.json')}.samples.jsonl"] = (
-                samples,
-                release.digests.sha256(samples),
-            )
+            files[str(Path(name).with_name(SAMPLES))] = (samples, release.digests.sha256(samples))
     verdict = release.done.get(("verify", member.id))
     if verdict is not None:
         data = canonical_json(verdict["verdict"])
