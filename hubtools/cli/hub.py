@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -57,4 +58,5 @@ def serve_command(output: Output, root: Path, port: int, no_xet: bool) -> None:
             output.note("  export HF_HUB_DISABLE_XET=1")
         output.note("Ctrl-C ends it; the repos stay.")
 
-    serve(root, port=port, xet=not no_xet, ready=ready, access_log=not output.quiet)
+    with suppress(KeyboardInterrupt):  # the way it is meant to end
+        serve(root, port=port, xet=not no_xet, ready=ready, access_log=not output.quiet)

@@ -175,7 +175,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "rehearsal, CI and demos; loopback only" in story
     assert f"export HF_ENDPOINT={data['url']}" in story
     assert token not in story
-    assert server.returncode == 130
+    assert server.returncode == 0  # Ctrl-C is how it is meant to end
 
 
 def test_storage_tokens_are_told_in_json_and_in_headers(tmp_path: Path) -> None:
