@@ -10,13 +10,14 @@ from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
 from hubtools.family.manifest import Member
 from hubtools.hub.diff import ours
-from hubtools.hub.model import RepoPlan
+from hubtools.hub.model import RemoteState, RepoPlan
 from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
 from hubtools.release.cards import read_prose
 from hubtools.release.context import Release
 from hubtools.release.refuse import as_finding
+from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
 
 
@@ -135,7 +136,47 @@ def check_remote(release: Release) -> list[Finding]:
                     member=member.id,
                 )
             )
+        findings += _visibility(release, member, remote)
+        findings += _other_family(release, member, remote)
     return findings
+
+
+def _visibility(release: Release, member: Member, remote: RemoteState) -> list[Finding]:
+    """A repo that is there is left as it is; that it is not as declared must not go unsaid."""
+    declared = release.family.manifest.family.visibility
+    unfinished = visibility_marker(release, member).is_file()
+    if not remote.exists or unfinished or remote.private == (declared == "private"):
+        return []
+    return [
+        Finding(
+            "HT523",
+            "warning",
+            f"{member.repo} is {'private' if remote.private else 'public'}, and the manifest says"
+            f" {declared}; it is left as it is",
+            where=release.family.where("family", "visibility"),
+            next=f"change it in the settings of {member.repo}, or set visibility in [family]",
+            member=member.id,
+        )
+    ]
+
+
+def _other_family(release: Release, member: Member, remote: RemoteState) -> list[Finding]:
+    """Two manifests that release into one repo would replace each other's work in turns."""
+    written = (remote.release or {}).get("member")
+    other = written.get("family") if isinstance(written, dict) else None
+    own = release.family.manifest.family.id
+    if other is None or other == own:
+        return []
+    return [
+        Finding(
+            "HT524",
+            "warning",
+            f"{member.repo} holds a release of family {other!r}; this one, of {own!r}, replaces it",
+            where=member.repo,
+            next=f"give this family another name at {release.family.where('family', 'name')}",
+            member=member.id,
+        )
+    ]
 
 
 def _caught(work: Callable[[], object], member: str = "") -> list[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from hubtools.digests import sha256_bytes
 from hubtools.family.manifest import Member
 from hubtools.files import write_json
 from hubtools.hub.diff import diff_files
@@ -53,7 +54,7 @@ def prepare(release: Release, member: Member) -> Prepared | None:
         return None
     if not remote.exists:
         # Written before the repo exists: a crash in between must not leave it private for ever.
-        write_json(visibility_marker(release, member), {"repo": member.repo})
+        write_json(visibility_marker(release, member), {"hub": release.hub, "repo": member.repo})
         ensure_repo(session, member.repo)
         release.journal.write("created", member.id, repo=member.repo)
         remote = read_remote(session, member.repo)
@@ -84,5 +85,9 @@ def publish(release: Release, prepared: Prepared) -> CommitResult:
 
 
 def visibility_marker(release: Release, member: Member) -> Path:
-    """The file that says: this repo was created by us and has not got its visibility yet."""
-    return release.state / "created" / f"{member.repo.replace('/', '--')}.json"
+    """The file that says: this repo was created by us and has not got its visibility yet.
+
+    One per Hub: what a rehearsal left unfinished says nothing about a repo of that name elsewhere.
+    """
+    hub = sha256_bytes(release.hub.encode())[:16]
+    return release.state / "created" / hub / f"{member.repo.replace('/', '--')}.json"
