@@ -77,37 +77,48 @@ def test_killed_at_every_journal_event(
     assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
 
 
+def written(*folders: Path) -> int:
+    """Bytes in all files below the folders, those that are just being written included."""
+    total = 0
+    for folder in folders:
+        for file in folder.rglob("*"):
+            try:
+                total += file.stat().st_size if file.is_file() else 0
+            except FileNotFoundError:
+                continue  # renamed while we looked
+    return total
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_killed_at_random_moments_of_merge_and_upload(
+def test_killed_at_random_bytes_of_merge_and_upload(
     tmp_path: Path, hubs: tuple[LocalHub, LocalHub]
 ) -> None:
     models = tiny_family.make_models(tmp_path / "models", hidden_size=512, vocab_size=12_000)
     tiny_family.write_manifest(models)
-    start = time.monotonic()
-    expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
-    took = time.monotonic() - start
-    root = tmp_path / "two" / "family"
-    shutil.copytree(models, root)
-    argv, env = command(hubs[1], root, "-m", "hubtools")
+    one, two = tmp_path / "one" / "family", tmp_path / "two" / "family"
+    places = (two / "merged", hubs[1].root)
+    idle = written(hubs[0].root)
+    expected = undisturbed(hubs[0], models, one)
+    total = written(one / "merged", hubs[0].root) - idle
+    shutil.copytree(models, two)
+    argv, env = command(hubs[1], two, "-m", "hubtools")
     seed = random.randrange(10**6)
     print("seed", seed)
-    moments = random.Random(seed)
     killed = 0
-    for _ in range(12):
+    for share in sorted(random.Random(seed).uniform(0.02, 0.9) for _ in range(6)):
         child = subprocess.Popen(
             argv, env=env, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
-        try:
-            child.wait(timeout=moments.uniform(0.2, 0.6) * took)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            killed += 1
+        while child.poll() is None:
+            if written(*places) - idle >= share * total:
+                os.killpg(child.pid, signal.SIGKILL)
+                killed += 1
+                break
+            time.sleep(0.002)
         child.wait()
-        if child.returncode == 0:
-            break
-    assert killed >= 2
+    assert killed >= 3
     done = subprocess.run(argv, env=env, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
-    assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
+    assert (remote_state(hubs[1], REPOS), store_state(two)) == expected
