@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hubtools.cli import complete
-from hubtools.cli.hubs import open_session
+from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
 from hubtools.errors import CheckError
@@ -107,12 +107,10 @@ def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> 
     The Hub is not changed.
     """
     from hubtools.release import adopt as adopting
-    from hubtools.release.context import open_release
     from hubtools.release.locate import locate
 
     found, members = locate((target,), family, Path.cwd())
-    with open_session(output, hub, found.root / ".hubtools") as connection:
-        release = open_release(found, members, clock=time.time, **connection._asdict())
+    with opened(output, found, members, hub) as release:
         file = adopting.adopt(release, members[0])
     output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file)})
     output.line(str(file))

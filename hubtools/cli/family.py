@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
 
-from hubtools.cli.hubs import OFFLINE, open_session
+from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
 
@@ -29,21 +27,11 @@ def status(output: Output, family: Path | None, offline: bool, hub: str | None) 
     FAMILY is the folder that holds family.toml; without it the one found from here.
     """
     from hubtools.cli.planview import print_finding
-    from hubtools.release.context import open_release
     from hubtools.release.locate import locate
     from hubtools.release.run import make_plan
 
     found, members = locate((), family, Path.cwd())
-    state = found.root / ".hubtools"
-    with nullcontext(OFFLINE) if offline else open_session(output, hub, state) as connection:
-        release = open_release(
-            found,
-            members,
-            clock=time.time,
-            note=output.note,
-            project=Path.cwd(),
-            **connection._asdict(),
-        )
+    with opened(output, found, members, hub, offline=offline) as release:
         plan = make_plan(release)
     columns = {"weights": "merge", "evaluation": "evaluate", "provenance": "verify"}
     columns |= {"card": "render", "sealed": "seal"}

@@ -2,47 +2,69 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from hubtools.cli.output import Output
 from hubtools.settings import LOCAL, resolve
 
 if TYPE_CHECKING:
+    from hubtools.family.manifest import Family, Member
     from hubtools.hub.session import Session
-
-
-class Connection(NamedTuple):
-    """A session (None: no Hub is asked) and what plans and receipts call its Hub."""
-
-    session: Session | None
-    hub: str
-
-
-OFFLINE = Connection(None, "")
+    from hubtools.release.context import Release
 
 
 @contextmanager
-def open_session(output: Output, hub: str | None, state: Path) -> Iterator[Connection]:
-    """A session with the chosen Hub; `local` runs the embedded one as long as the command does.
+def opened(
+    output: Output,
+    family: Family,
+    members: tuple[Member, ...],
+    hub: str | None,
+    *,
+    offline: bool = False,
+) -> Iterator[Release]:
+    """A release of these members, connected to the chosen Hub.
+
+    `--hub local` runs the embedded Hub as long as the command does.
 
     Args:
-        output: told where the embedded Hub keeps its repos.
+        output: hears the story and the progress.
+        family: whose state is opened.
+        members: the targets.
         hub: the `--hub` flag.
-        state: `.hubtools/` of the family, which holds the embedded Hub.
+        offline: no Hub is asked.
     """
+    from hubtools.release.context import open_release
+
+    state = family.root / ".hubtools"
+    with ExitStack() as stack:
+        session, name = (None, "") if offline else _session(output, hub, state, stack)
+        yield open_release(
+            family,
+            members,
+            clock=time.time,
+            session=session,
+            hub=name,
+            progress=stack.enter_context(output.progress()),
+            note=output.note,
+            project=Path.cwd(),
+        )
+    if name == LOCAL:
+        output.note(f"to look at it again: hubtools hub serve --root {state / 'hub'}")
+
+
+def _session(output: Output, hub: str | None, state: Path, stack: ExitStack) -> tuple[Session, str]:
     from hubtools.hub.session import connect
 
     settings = resolve({"hub": hub})
     if settings.hub != LOCAL:
-        yield Connection(connect(settings.hub), settings.hub)
-        return
+        return connect(settings.hub), settings.hub
     from hubtools.localhub.server import running
 
     root = state / "hub"
-    with running(root, log=state / "logs" / "hub.log") as server:
-        output.note(f"embedded Hub on {server.url} (rehearsal), repos under {root}")
-        yield Connection(connect(server.url, token=server.token), LOCAL)
-    output.note(f"to look at it again: hubtools hub serve --root {root}")
+    server = stack.enter_context(running(root, log=state / "logs" / "hub.log"))
+    output.note(f"embedded Hub on {server.url} (rehearsal), repos under {root}")
+    return connect(server.url, token=server.token), LOCAL

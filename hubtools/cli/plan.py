@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from hubtools.cli import complete
-from hubtools.cli.hubs import OFFLINE, open_session
+from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
 from hubtools.errors import ExitCode
 
 
-@click.command("plan")
+@click.command("plan", short_help="Show what a release would do; change nothing.")
 @click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @click.option("--plan-out", type=click.Path(path_type=Path), help="Save the plan for --apply.")
@@ -35,26 +34,14 @@ def command(
 
     TARGETS are a family folder, member ids (r2e/s50) or repo ids; none means every member.
     """
-    from contextlib import nullcontext
-
     from hubtools.cli.planview import print_plan
     from hubtools.files import write_json
-    from hubtools.release.context import open_release
     from hubtools.release.locate import locate
     from hubtools.release.plan import SCHEMA
     from hubtools.release.run import make_plan
 
     found, members = locate(targets, family, Path.cwd())
-    state = found.root / ".hubtools"
-    with nullcontext(OFFLINE) if offline else open_session(output, hub, state) as connection:
-        release = open_release(
-            found,
-            members,
-            clock=time.time,
-            note=output.note,
-            project=Path.cwd(),
-            **connection._asdict(),
-        )
+    with opened(output, found, members, hub, offline=offline) as release:
         plan = make_plan(release)
     print_plan(output, plan, story=False)
     output.result(SCHEMA, plan.to_json())
@@ -71,6 +58,3 @@ def command(
         raise SystemExit(int(ExitCode.CHECK))
     if exit_code and plan.pending:
         raise SystemExit(int(ExitCode.CHANGES))
-
-
-command.short_help = "Show what a release would do; change nothing."

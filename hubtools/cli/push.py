@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from hubtools.cli import complete
-from hubtools.cli.hubs import open_session
+from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output, yes_option
 from hubtools.cli.output import Output
 
 
-@click.command("push")
+@click.command("push", short_help="Push sealed releases, each repo in one commit.")
 @click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @yes_option
@@ -29,24 +28,11 @@ def command(
     """
     from hubtools.cli.planview import print_plan
     from hubtools.cli.release import report
-    from hubtools.release.context import open_release
     from hubtools.release.locate import locate
     from hubtools.release.run import run_release
 
     found, members = locate(targets, family, Path.cwd())
-    with (
-        open_session(output, hub, found.root / ".hubtools") as connection,
-        output.progress() as progress,
-    ):
-        release = open_release(
-            found,
-            members,
-            clock=time.time,
-            progress=progress,
-            note=output.note,
-            project=Path.cwd(),
-            **connection._asdict(),
-        )
+    with opened(output, found, members, hub) as release:
         result = run_release(
             release,
             show=lambda plan: print_plan(output, plan, story=True),
@@ -54,6 +40,3 @@ def command(
             only_push=True,
         )
     report(output, result)
-
-
-command.short_help = "Push sealed releases, each repo in one commit."

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from hubtools.cli import complete
-from hubtools.cli.hubs import open_session
+from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output, yes_option
 from hubtools.cli.output import Output
 from hubtools.errors import RemoteMovedError, UsageError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from hubtools.release.plan import Plan
 
 
-@click.command("release")
+@click.command("release", short_help="Check, merge, evaluate, render and push a family.")
 @click.argument("targets", nargs=-1, shell_complete=complete.targets)
 @click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @click.option("--from", "source", type=click.Path(path_type=Path), help="Release this run as is.")
@@ -56,7 +55,6 @@ def command(
     interruption: done work is remembered.
     """
     from hubtools.cli.planview import print_plan
-    from hubtools.release.context import open_release
     from hubtools.release.locate import locate
     from hubtools.release.run import read_remotes, run_release
 
@@ -67,17 +65,7 @@ def command(
     else:
         planned = _saved(apply)
         found, members = locate(planned.get("targets", targets), family, Path.cwd())
-    state = found.root / ".hubtools"
-    with open_session(output, hub, state) as connection, output.progress() as progress:
-        release = open_release(
-            found,
-            members,
-            clock=time.time,
-            progress=progress,
-            note=output.note,
-            project=Path.cwd(),
-            **connection._asdict(),
-        )
+    with opened(output, found, members, hub) as release:
         if with_sisters:
             read_remotes(release)
             there = [m for m in found.members if release.remotes[m.repo].exists]
@@ -92,9 +80,6 @@ def command(
 
         result = run_release(release, confirm=confirm, show=show, dry_run=dry_run)
     report(output, result)
-
-
-command.short_help = "Check, merge, evaluate, render and push a family."
 
 
 def report(output: Output, result: dict[str, Any]) -> None:
