@@ -1,0 +1,1 @@
+"""The whole job on this machine: `python -m demo` (or `make demo`)."""
