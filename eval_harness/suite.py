@@ -102,7 +102,7 @@ def load_suite(name: str | Path) -> Suite:
     path = _find(name)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _bad(f"cannot be read: {error}", path) from error
     for key in data.keys() - _KEYS:
         near = difflib.get_close_matches(key, _KEYS, n=1)

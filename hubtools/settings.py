@@ -111,7 +111,7 @@ def _sources(
 def _table(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise _wrong(f"this settings file cannot be read: {error}", str(path)) from error
 
 

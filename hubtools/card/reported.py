@@ -48,7 +48,7 @@ def read_reported(path: Path) -> FactSet:
         data = tomllib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise _error(path, 0, f"cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         found = re.search(r"line (\d+)", str(error))
         raise _error(path, int(found[1]) if found else 0, f"not TOML: {error}") from error
     reader = _Reader(path, text, sha256_bytes(raw), data)

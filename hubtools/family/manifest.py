@@ -108,8 +108,13 @@ def read_family(path: Path) -> Family:
             where=str(file),
             next="hubtools release owner/name --from DIR (needs no manifest), or write family.toml",
         ) from error
-    except (UnicodeDecodeError, PermissionError) as error:
-        raise UsageError("HT004", f"cannot read the manifest: {error}", where=str(file)) from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise UsageError(
+            "HT004",
+            f"cannot read the manifest: {error}",
+            where=str(file),
+            next=f"save {file} as UTF-8 text that you may read, then run the same command again",
+        ) from error
     manifest = parse_manifest(text, file)
     family = Family(file.resolve(), text, manifest, _members(file.resolve(), text, manifest))
     return family
@@ -123,7 +128,7 @@ def parse_manifest(text: str, file: Path) -> Manifest:
 
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # a number too long, tables too deep
         found = re.search(r"line (\d+)", str(error))
         place = f"{file}:{found[1]}" if found else str(file)
         raise UsageError(

@@ -6,14 +6,40 @@ The JSON schema for editors is exported from these models.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+
+from hubtools.family.names import path_problem
+
+
+def _path(value: str) -> str:
+    """A path or glob that can be asked for: the file itself need not be there yet."""
+    if problem := path_problem(value):
+        raise ValueError(problem)
+    if value.startswith("~"):
+        try:
+            Path(value).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"names the home of nobody here: {error}") from error
+    return value
+
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=96)]
 RepoId = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 ]
+PathText = Annotated[str, AfterValidator(_path)]
+Command = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
+Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 
 
@@ -30,7 +56,7 @@ class BaseModelTable(Table):
     revision: Revision | None = Field(
         default=None, description="commit it was loaded from, 40 hex digits"
     )
-    path: str | None = Field(default=None, description="local copy, relative to the manifest")
+    path: PathText | None = Field(default=None, description="local copy, relative to the manifest")
     license: str = Field(default="", description="licence id of the base, for the licence chain")
 
 
@@ -64,25 +90,31 @@ class ArmTable(Table):
 class StepTable(Table):
     """`[steps.NAME]`: what a step name stands for."""
 
-    optimizer_step: int | None = Field(default=None, ge=0)
+    optimizer_step: Whole | None = None
     label: str = ""
 
 
 class InputsTable(Table):
     """`[inputs]`: where the checkpoints are."""
 
-    checkpoint: str = Field(description="directory pattern, relative to the manifest")
-    merged: str = Field(default="merged/{name}", description="where merged weights are written")
+    checkpoint: PathText = Field(description="directory pattern, relative to the manifest")
+    merged: PathText = Field(
+        default="merged/{name}", description="where merged weights are written"
+    )
 
 
 class TeacherTable(Table):
     """`[provenance.teacher]`: the logs that can show which model answered."""
 
-    logs: str | tuple[str, ...] = Field(description="files or globs, relative to the manifest")
+    logs: PathText | tuple[PathText, ...] = Field(
+        description="files or globs, relative to the manifest"
+    )
     claim: str = Field(description="the model the card would name")
     requested: str = ""
     hosting: Literal["api", "self"] = "api"
-    served: str = Field(default="", description="saved /v1/models answer of a self-hosted server")
+    served: PathText = Field(
+        default="", description="saved /v1/models answer of a self-hosted server"
+    )
     weights: str = Field(default="", description="weights digest of a self-hosted teacher")
 
 
@@ -92,7 +124,7 @@ class ProvenanceTable(Table):
     status: Literal["logs", "reported", "none"]
     reason: str = ""
     teacher: TeacherTable | None = None
-    aliases: str = Field(default="", description="alias table that overrides the bundled one")
+    aliases: PathText = Field(default="", description="alias table that overrides the bundled one")
 
     @model_validator(mode="after")
     def _complete(self) -> ProvenanceTable:
@@ -108,22 +140,22 @@ class EvaluationTable(Table):
 
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     device: str = Field(default="cpu", description="as torch names it: cpu, cuda, cuda:1, mps")
-    seed: int = 0
+    seed: Whole = 0
 
 
 class CardTable(Table):
     """`[card]`: prose, reported figures, and what the usage section needs to say."""
 
-    prose: str = "prose"
-    reported: str = ""
-    max_model_len: int | None = None
+    prose: PathText = "prose"
+    reported: PathText = ""
+    max_model_len: Whole | None = None
     vllm_flags: tuple[str, ...] = ()
 
 
 class HooksTable(Table):
     """`[hooks]`: commands of the user's own."""
 
-    before_push: str = ""
+    before_push: Command = ""
 
 
 class Manifest(Table):

@@ -73,9 +73,9 @@ def expand(patterns: Sequence[str], root: Path) -> list[Path]:
 
 def _named(pattern: str, root: Path) -> list[Path]:
     literal = root / pattern
-    if literal.is_file():
+    if os.path.isfile(literal):  # unlike Path.is_file, no error for a name that is too long
         return [literal]
-    if literal.is_dir():
+    if os.path.isdir(literal):
         return [
             Path(folder, name)
             for folder, _, names in os.walk(literal)

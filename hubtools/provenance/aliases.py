@@ -99,7 +99,7 @@ def parse_aliases(text: str, where: str) -> AliasTable:
     """
     try:
         data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:
         line = re.search(r"line (\d+)", str(error))
         place = f"{where}:{line[1]}" if line else where
         raise _refused(f"is not TOML: {error}", place) from error

@@ -70,7 +70,7 @@ def verify_logs(
         EnvironmentFailure: HT203 unreadable file, HT206 a file that changed meanwhile.
     """
     table = load_aliases(aliases)
-    own = _hosting(served, weights) if hosting == "self" else None
+    own = read_hosting(served, weights) if hosting == "self" else None
     cache = cache or DigestCache()
     digests = {path: _digest(path, cache) for path in expand(patterns, root)}
     verdict = verify(
@@ -120,7 +120,12 @@ def _digest(path: Path, cache: DigestCache) -> str:
         ) from error
 
 
-def _hosting(served: Path | None, weights: str) -> Hosting:
+def read_hosting(served: Path | None, weights: str) -> Hosting:
+    """What a self-hosted server's saved `/v1/models` answer says.
+
+    Raises:
+        UsageError: HT204 when it is no such answer.
+    """
     if served is None:
         return Hosting(weights=weights)
     try:

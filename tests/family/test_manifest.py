@@ -125,6 +125,37 @@ def test_a_manifest_of_bad_bytes_is_a_clear_error(tmp_path: Path) -> None:
         read_family(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("runs/{arm}", "runs\\u0000{arm}", "inputs.checkpoint: holds a NUL"),
+        ("runs/{arm}", "r" * 300 + "/{arm}", "inputs.checkpoint: has a part of more than 255"),
+        ("runs/{arm}", "r/" * 1500 + "{arm}", "inputs.checkpoint: has more than 2048 bytes"),
+        ("runs/{arm}", "~nobody-has-this-name/{arm}", "inputs.checkpoint: names the home"),
+        ("{optimizer_step}", "{name}" * 30, "something that has a part of more"),
+        ("optimizer_step = 218", f"optimizer_step = {2**63 - 1}", ""),
+        ("optimizer_step = 218", f"optimizer_step = {2**63}", "steps.ep1.optimizer_step"),
+        ("optimizer_step = 218", f"optimizer_step = {'9' * 5000}", "not TOML"),
+        ('reason = "', f'deep = {"[" * 5000}{"]" * 5000}\nreason = "', "not TOML"),
+        ("[provenance]", '[hooks]\nbefore_push = "\\u0000"\n[provenance]', "hooks.before_push"),
+        ("[provenance]", "[evaluation]\nseed = -1\n[provenance]", "evaluation.seed"),
+        ('owner = "wenyii"', 'owner = "wenyii"\nname = "\\u0000{arm}-{step}"', "holds a NUL"),
+    ],
+)
+def test_nonsense_in_a_value_is_named_and_ends_in_no_traceback(
+    tmp_path: Path, old: str, new: str, words: str
+) -> None:
+    assert old in GOOD
+    text = GOOD.replace(old, new)
+    if not words:
+        assert read(tmp_path, text).members
+        return
+    error = refused(tmp_path, text)
+    assert words in error.message
+    assert "family.toml" in error.where
+    assert error.next
+
+
 keys = st.from_regex(r"[a-z][a-z0-9_-]{0,8}", fullmatch=True)
 
 

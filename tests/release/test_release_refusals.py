@@ -260,3 +260,25 @@ def test_a_hook_that_fails_stops_the_push(hub: LocalHub, hubtools: Hubtools, fam
     assert ended.out == ""
     (family / "allowed").touch()
     assert hubtools("release", "--yes", str(family)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("table", "line", "id"),
+    [
+        ("[provenance]", 'aliases = "absent.toml"', "HT205"),
+        ("[provenance.teacher]", 'served = "logs"', "HT204"),
+        ("[provenance.teacher]", 'served = "absent.json"', "HT204"),
+        ("[arms.red]", None, "HT085"),
+    ],
+)
+def test_files_that_the_manifest_names_are_looked_at_before_any_work(
+    hub: LocalHub, hubtools: Hubtools, family: Path, table: str, line: str | None, id: str
+) -> None:
+    tiny_family.write_logs(family)
+    tiny_family.write_manifest(family, provenance=tiny_family.TEACHER)
+    if line is None:
+        edit(family, table, f'[card]\nreported = "absent.toml"\n{table}')
+    else:
+        edit(family, f"{table}\n", f"{table}\n{line}\n")
+    refused(hub, hubtools("release", "--yes", str(family)), 3, id)
+    assert not (family / ".hubtools" / "store").exists()

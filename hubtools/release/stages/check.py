@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from hubtools.card.reported import read_reported
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.plan import plan_merge
 from hubtools.errors import Finding, HubtoolsError
@@ -53,6 +54,9 @@ def check_local(release: Release) -> list[Finding]:
         findings += _caught(lambda: inspect_checkpoint(base))
     if release.family.manifest.provenance.status == "logs":
         findings += _caught(lambda: Verify().inputs(release, release.targets[0]))
+    reported = release.family.manifest.card.reported
+    if reported:
+        findings += _caught(lambda: read_reported(release.family.resolve(reported)))
     for member in release.targets:
         findings += _member(release, member)
     return findings

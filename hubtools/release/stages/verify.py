@@ -8,9 +8,10 @@ from typing import Any
 from hubtools.digests import sha256_json
 from hubtools.family.manifest import Member
 from hubtools.provenance.accept import require_acceptable
+from hubtools.provenance.aliases import load_aliases
 from hubtools.provenance.explain import paragraph, teacher_label
 from hubtools.provenance.facts import verdict_facts
-from hubtools.provenance.run import log_digests, rules_digest, verify_logs
+from hubtools.provenance.run import log_digests, read_hosting, rules_digest, verify_logs
 from hubtools.release.context import Release
 from hubtools.release.stages.base import Stage
 
@@ -36,9 +37,12 @@ class Verify(Stage):
         """Log digests, the claim, and everything the verdict depends on."""
         teacher = release.family.manifest.provenance.teacher
         assert teacher is not None
-        files = [teacher.served] if teacher.served else []
         aliases = release.family.manifest.provenance.aliases
-        files += [aliases] if aliases else []
+        files = [name for name in (teacher.served, aliases) if name]
+        if teacher.served:  # a file that cannot be used is told now, as what it is
+            read_hosting(release.family.resolve(teacher.served), teacher.weights)
+        if aliases:
+            load_aliases(release.family.resolve(aliases))
         return {
             "logs": log_digests(_patterns(teacher.logs), release.family.root, release.digests),
             "claim": teacher.claim,
