@@ -192,3 +192,30 @@ def test_a_sister_that_is_not_on_this_machine_is_shown_from_her_own_record(
     row = next(line for line in card.splitlines() if line.startswith("| [lab/tiny-red-s4]"))
     assert row.count("95 % CI") == 2
     assert "hub:lab/tiny-red-s4/.hubtools/evaluation/short_qa-seed0/run.json" in card
+
+
+LOAD = """
+import sys, torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+model = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+local = AutoModelForCausalLM.from_pretrained(sys.argv[2])
+theirs = local.state_dict()
+assert all(torch.equal(t, theirs[n]) for n, t in model.state_dict().items())
+tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
+turn = [{"role": "user", "content": "Hello"}]
+ids = tokenizer.apply_chat_template(turn, add_generation_prompt=True, return_tensors="pt")
+print(model.generate(**ids, max_new_tokens=4, do_sample=False).shape[-1])
+"""
+
+
+def test_transformers_loads_what_was_released(released: Released, tmp_path: Path) -> None:
+    local = next((released.root / "merged").glob("tiny-red-s4-*"))
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD, REPOS[0], str(local)],
+        env={**released.env, "HF_HOME": str(tmp_path / "fresh")},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 4

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,3 +71,32 @@ def test_what_cannot_be_known_is_asked_for(family: Path, repo: str, base: str, w
     with pytest.raises(UsageError, match=words) as caught:
         infer_manifest(repo, family / "runs" / "red" / "s4", base=base)
     assert caught.value.next
+
+
+LOAD = """
+import sys
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+base = AutoModelForCausalLM.from_pretrained(sys.argv[1])
+model = PeftModel.from_pretrained(base, "me/first")
+print(model.peft_config["default"].base_model_name_or_path, model.peft_config["default"].revision)
+"""
+
+
+def test_peft_loads_a_released_adapter_that_names_no_path_of_the_trainer(
+    hub: LocalHub, hubtools: Callable[..., Any], family: Path, tmp_path: Path
+) -> None:
+    run = family / "runs" / "red" / "s4"
+    base = ("--base", f"lab/tiny-base@{REVISION}", "--base-path", str(family / "base"))
+    done = hubtools("release", "me/first", "--from", str(run), "--yes", *base)
+    assert done.code == 0, done.err
+    env = {"HF_ENDPOINT": hub.url, "HF_TOKEN": hub.token, "HF_HOME": str(tmp_path / "fresh")}
+    loaded = subprocess.run(
+        [sys.executable, "-c", LOAD, str(family / "base")],
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=200,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    assert loaded.stdout.split() == ["lab/tiny-base", REVISION]
