@@ -102,7 +102,7 @@ def verify(output: Output, targets: tuple[str, ...], **options: Any) -> None:
         if not output.json:
             raise
         error = stop
-    output.result("hubtools.provenance.verify/1", {**verdict, "error": error and error.to_json()})
+    output.result("hubtools.provenance-verify/1", {**verdict, "error": error and error.to_json()})
     if error is not None:
         click.get_current_context().exit(int(error.exit_code))
 

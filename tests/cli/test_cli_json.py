@@ -125,7 +125,7 @@ def test_evaluate(project: Project) -> None:
 @pytest.mark.parametrize("claim", ["deepseek-v4-flash", "claude"])
 def test_provenance(project: Project, claim: str) -> None:
     argv = ("provenance", "verify", "log.jsonl", "--claim", claim)
-    found = project.answer("provenance.verify", *argv, code=0 if claim != "claude" else 3)
+    found = project.answer("provenance-verify", *argv, code=0 if claim != "claude" else 3)
     assert (found["error"] is None) == (claim != "claude")
     assert found["bad_total"] == 1
 

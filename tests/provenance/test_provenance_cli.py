@@ -72,7 +72,7 @@ def test_json_is_one_object(project: Path, capsys) -> None:
     (line,) = out.splitlines()
     data = json.loads(line)
     assert code == 0
-    assert data["schema"] == "hubtools.provenance.verify/1"
+    assert data["schema"] == "hubtools.provenance-verify/1"
     assert (data["verdict"], data["grade"], data["error"]) == ("RESOLVED", "B", None)
     assert data["roles"]["agent"]["k"] == data["roles"]["agent"]["n"] == 6
     assert set(data["created"]) == {"from", "to"}
