@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from pathlib import Path
 
 import click
@@ -10,7 +12,7 @@ from hubtools.cli import complete
 from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
-from hubtools.errors import ExitCode
+from hubtools.errors import ExitCode, UsageError
 
 
 @click.command("plan", short_help="Show what a release would do; change nothing.")
@@ -40,6 +42,8 @@ def command(
     from hubtools.release.plan import SCHEMA
     from hubtools.release.run import make_plan
 
+    if plan_out is not None:
+        _spare(plan_out)
     found, members = locate(targets, family, Path.cwd())
     with opened(output, found, members, hub, offline=offline) as release:
         plan = make_plan(release)
@@ -58,3 +62,27 @@ def command(
         raise SystemExit(int(ExitCode.CHECK))
     if exit_code and plan.pending:
         raise SystemExit(int(ExitCode.CHANGES))
+
+
+def _spare(plan_out: Path) -> None:
+    """Nothing but an earlier plan is written over.
+
+    Raises:
+        UsageError: HT506.
+    """
+    from hubtools.release.plan import is_saved_plan
+
+    if not os.path.lexists(plan_out):
+        return
+    try:
+        if is_saved_plan(json.loads(plan_out.read_bytes())):
+            return
+    except (OSError, ValueError, RecursionError):
+        pass
+    raise UsageError(
+        "HT506",
+        "what is there is no saved plan, so it is not written over",
+        where=str(plan_out),
+        detail=("Nothing was changed.",),
+        next="--plan-out with another name",
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,14 +133,16 @@ def _from_directory(
     return family, family.members
 
 
-def _saved(apply: Path | None) -> dict[str, Any]:
+def _saved(apply: Path | None) -> Mapping[str, Any]:
+    from hubtools.release.plan import is_saved_plan
+
     if apply is None:
         return {}
     try:
         data = json.loads(apply.read_bytes())
-        if isinstance(data, dict) and isinstance(data.get("targets"), list):
+        if is_saved_plan(data):
             return data
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         data = None
     raise UsageError(
         "HT504", "not a saved plan", where=str(apply), next="hubtools plan --plan-out FILE"

@@ -15,6 +15,7 @@ from hubtools.hub.session import Session, no_token
 AGAIN = "run the same command again (done work is cached)"
 TRANSIENT = frozenset({408, 409, 429, 500, 502, 503, 504})
 NEVER_SENT = frozenset({"ConnectError", "ConnectTimeout", "ProxyError", "UnsupportedProtocol"})
+_CLIENT = "huggingface_hub."
 _STORAGE_STATUS = re.compile(r"HTTP status (?:client|server) error \((\d{3})")
 
 
@@ -28,6 +29,7 @@ def explain(session: Session, error: Exception, doing: str, repo: str = "") -> E
         _at_home(session, error, doing, repo)
         or _on_the_way(session, error, doing, repo)
         or _wrapped(session, error, doing, repo)
+        or _not_understood(session, error, doing, repo)
         or error
     )
 
@@ -88,6 +90,17 @@ def _wrapped(session: Session, error: Exception, doing: str, repo: str) -> Excep
     if isinstance(error, ValueError):
         return refused(session, doing, repo, str(error))
     return broken_off(session, doing, repo, str(error))
+
+
+def _not_understood(session: Session, error: Exception, doing: str, repo: str) -> Exception | None:
+    """A success whose content is not the Hub's: the client stumbles over what is missing."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = str(trace.tb_frame.f_globals.get("__name__")) if trace is not None else ""
+    if isinstance(error, LookupError | TypeError | AttributeError) and where.startswith(_CLIENT):
+        return odd_answer(session, doing, repo, f"{type(error).__name__}: {error}")
+    return None
 
 
 def status_of(error: BaseException) -> int | None:
@@ -200,6 +213,17 @@ def unreachable(session: Session, doing: str, why: str) -> EnvironmentFailure:
         where=session.endpoint,
         detail=(f"While {doing}: {_clip(session.redact(why))}",),
         next="check the network and --hub (or HF_ENDPOINT), then run the same command again",
+    )
+
+
+def odd_answer(session: Session, doing: str, repo: str, why: str) -> EnvironmentFailure:
+    """HT309: something answered, but not as a Hub does (a proxy, a login page)."""
+    return EnvironmentFailure(
+        "HT309",
+        f"what answered is no Hub's answer, while {doing}",
+        where=repo or session.endpoint,
+        detail=(_clip(session.redact(why)), "A proxy or a login page may stand in between."),
+        next=f"check --hub (or HF_ENDPOINT) and the network, then {AGAIN}",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -78,10 +79,15 @@ def set_visibility(
 
     Raises:
         AuthError, EnvironmentFailure: as for `read_remote`; HT308 when the repo is not there.
+        CheckError: HT318 when the Hub said yes and the repo is as it was.
     """
     doing = "setting the visibility"
-    info = call(session, doing, lambda: session.api.repo_info(repo, repo_type=repo_type), repo=repo)
-    if bool(info.private) == (visibility == "private"):
+
+    def as_declared() -> bool:
+        info = session.api.repo_info(repo, repo_type=repo_type)
+        return bool(info.private) == (visibility == "private")
+
+    if call(session, doing, as_declared, repo=repo):
         return False
     call(
         session,
@@ -89,4 +95,14 @@ def set_visibility(
         lambda: session.api.update_repo_settings(repo, repo_type=repo_type, visibility=visibility),
         repo=repo,
     )
-    return True
+    for wait in session.patience.waits():
+        if call(session, doing, as_declared, repo=repo):
+            return True
+        time.sleep(wait or 0)
+    raise CheckError(
+        "HT318",
+        f"{repo} is not {visibility}, although the Hub said so",
+        where=repo,
+        detail=("Its files are there, with the digests they should have.",),
+        next=AGAIN,
+    )

@@ -98,10 +98,14 @@ class Session:
             AuthError: HT302 no token, HT303 a refused one.
             EnvironmentFailure: HT307 and HT309 when the Hub is not there.
         """
+        from hubtools.hub.explain import odd_answer
         from hubtools.hub.network import call
 
         self.require_token()
-        answer: dict[str, Any] = call(self, "asking who the token belongs to", self.api.whoami)
+        doing = "asking who the token belongs to"
+        answer: Any = call(self, doing, self.api.whoami)
+        if not isinstance(answer, dict) or "name" not in answer:
+            raise odd_answer(self, doing, "", "no account is named")
         auth = (answer.get("auth") or {}).get("accessToken") or {}
         orgs = {o["name"]: str(o.get("roleInOrg") or "") for o in answer.get("orgs") or []}
         return Account(str(answer["name"]), orgs, str(auth.get("role") or ""))
@@ -120,7 +124,8 @@ def connect(
 
     Raises:
         UsageError: HT321 when the endpoint is not an http(s) URL, or has a password in it.
-        AuthError: HT303 when a token was to be obtained (OIDC, refresh) and that failed.
+        AuthError: HT303 when a token was to be obtained (OIDC, refresh) and that failed, or when it
+            cannot be one.
     """
     import huggingface_hub
     from huggingface_hub import constants
@@ -146,6 +151,14 @@ def connect(
                 detail=(_SECRET.sub("[token]", str(error)),),
                 next="hf auth login, or set HF_TOKEN, then run the same command again",
             ) from error
+    if token is not None and not re.fullmatch(r"[!-~]*", token):
+        raise AuthError(
+            "HT303",
+            "the token holds characters that no token has",
+            where=url,
+            detail=("A blank, a line break or a letter with an accent came with it.",),
+            next="hf auth login, or set HF_TOKEN, then run the same command again",
+        )
     hub_logging.get_logger().setLevel(logging.ERROR)  # its retries are ours to tell
     if constants.HF_HUB_DISABLE_PROGRESS_BARS is None:
         disable_progress_bars()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeGuard
 
 from hubtools.digests import sha256_json
 from hubtools.errors import Finding
@@ -128,6 +128,25 @@ class Plan:
             "findings": [finding.to_json() for finding in self.findings],
             "sisters": list(self.sisters),
         }
+
+
+def is_saved_plan(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether a JSON value is a plan that `hubtools plan --plan-out` saved."""
+    if not isinstance(value, dict) or value.get("schema") != SCHEMA:
+        return False
+    targets, rows = value.get("targets"), {"stages": ("stage", "target"), "repos": ("repo",)}
+    return (
+        isinstance(targets, list)
+        and all(isinstance(target, str) for target in targets)
+        and all(
+            isinstance(value.get(name), list)
+            and all(
+                isinstance(row, dict) and all(isinstance(row.get(key), str) for key in keys)
+                for row in value[name]
+            )
+            for name, keys in rows.items()
+        )
+    )
 
 
 def differences(planned: Mapping[str, Any], now: Plan) -> list[str]:

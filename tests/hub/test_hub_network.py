@@ -208,3 +208,21 @@ def test_a_bug_stays_a_bug() -> None:
 
 def test_waits_double_up_to_the_cap_and_end() -> None:
     assert list(Patience(attempts=6, base=1, cap=5).waits()) == [1, 2, 4, 5, 5, None]
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"ok": true}', b'"hello"', b"null"])
+def test_a_success_that_is_no_hubs_answer(canned: Canned, body: bytes) -> None:
+    canned.answers = [(200, {"Content-Type": "application/json"}, body)]
+    for ask in (lambda s: s.whoami(), lambda s: read_remote(s, "ann/m")):
+        with pytest.raises(HubtoolsError) as caught:
+            ask(session(canned.url))
+        assert caught.value.id == "HT309"
+        assert caught.value.next
+
+
+@pytest.mark.parametrize("token", ["hf_\u00fcberlang", "hf_two words", "hf_line\nbreak"])
+def test_a_token_that_cannot_be_one_is_refused_before_it_is_sent(token: str) -> None:
+    with pytest.raises(AuthError) as caught:
+        session("http://127.0.0.1:9", token)
+    assert caught.value.id == "HT303"
+    assert token not in str(caught.value.to_json())

@@ -79,6 +79,17 @@ def test_a_release_lands_in_one_commit_and_becomes_public_after_it(
     assert history(session, repo)[:-1] == ["Release"]
 
 
+def test_a_hub_that_says_yes_and_changes_nothing_is_found_out(
+    hub: LocalHub, session: Session, repo: str
+) -> None:
+    ensure_repo(session, repo)
+    hub.set_faults([Fault("PUT", "/settings", "status", status=200)])
+    with pytest.raises(CheckError) as caught:
+        set_visibility(session, repo, "public")
+    assert caught.value.id == "HT318"
+    assert set_visibility(session, repo, "public")
+
+
 def test_an_equal_tree_needs_no_commit(
     session: Session, repo: str, tmp_path: Path, content: dict[str, bytes]
 ) -> None:

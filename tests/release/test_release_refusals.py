@@ -282,3 +282,41 @@ def test_files_that_the_manifest_names_are_looked_at_before_any_work(
         edit(family, f"{table}\n", f"{table}\n{line}\n")
     refused(hub, hubtools("release", "--yes", str(family)), 3, id)
     assert not (family / ".hubtools" / "store").exists()
+
+
+def test_a_plan_is_saved_over_nothing_but_a_plan(hubtools: Hubtools, family: Path) -> None:
+    manifest = family / "family.toml"
+    text = manifest.read_text()
+    for place in (manifest, family):
+        ended = hubtools("plan", "--offline", str(family), "--plan-out", str(place))
+        assert ended.code == 2, ended.err
+        assert "error[HT506]" in ended.err
+    assert manifest.read_text() == text
+    ended = hubtools("plan", "--offline", str(family), "--plan-out", str(manifest / "plan.json"))
+    assert ended.code == 1, ended.err
+    assert "error[HT901]" in ended.err
+    for _ in range(2):
+        argv = ("plan", "--offline", str(family), "--plan-out", str(family / "plan.json"))
+        assert hubtools(*argv).code == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1]",
+        "[" * 100_000,
+        '{"targets": ["red/s4"]}',
+        '{"schema": "hubtools.plan/1", "targets": [1], "stages": [], "repos": []}',
+        '{"schema": "hubtools.plan/1", "targets": [], "stages": [1], "repos": []}',
+        '{"schema": "hubtools.plan/1", "targets": [], "stages": [], "repos": {"a": 1}}',
+        '{"schema": "hubtools.plan/1", "targets": [], "stages": [{"stage": []}], "repos": []}',
+    ],
+    ids=str.__len__,
+)
+def test_a_file_that_is_no_saved_plan(
+    hub: LocalHub, hubtools: Hubtools, family: Path, tmp_path: Path, text: str
+) -> None:
+    saved = tmp_path / "plan.json"
+    saved.write_text(text)
+    argv = ("release", "--yes", "--family", str(family), "--apply", str(saved))
+    refused(hub, hubtools(*argv), 2, "HT504")
