@@ -56,13 +56,13 @@ def test_killed_at_every_journal_event(
     models: Path, tmp_path: Path, hubs: tuple[LocalHub, LocalHub]
 ) -> None:
     tiny_family.write_logs(models)
-    tiny_family.write_manifest(models, provenance=tiny_family.TEACHER)
+    tiny_family.write_manifest(models, suites='["short_qa"]', provenance=tiny_family.TEACHER)
     expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
     root = tmp_path / "two" / "family"
     shutil.copytree(models, root)
     marks = tmp_path / "marks"
     argv, env = command(hubs[1], root, str(KILLER), str(marks))
-    for _ in range(60):
+    for _ in range(80):
         child = subprocess.Popen(
             argv, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
