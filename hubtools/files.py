@@ -52,7 +52,7 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def disk_error(error: OSError, path: Path) -> EnvironmentFailure:
+def disk_error(error: OSError, path: Path | str) -> EnvironmentFailure:
     """Name the usual write failures; the rest keeps the system's own words."""
     known = {
         errno.ENOSPC: "disk full",
@@ -66,7 +66,7 @@ def disk_error(error: OSError, path: Path) -> EnvironmentFailure:
         "HT901",
         f"cannot write: {what}",
         where=str(path),
-        detail=("Nothing was published; finished work is kept.",),
+        detail=("Finished work is kept.",),
         next="free some space (or fix the permission), then run the same command again",
     )
 

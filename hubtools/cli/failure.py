@@ -5,6 +5,7 @@ Imported by every run, `--help` too: what only a failure needs is imported when 
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -27,6 +28,9 @@ EXTRAS = {
 
 CHOICES: tuple[Color, ...] = ("always", "never")
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
+"""What a disk answers when it takes no more: never a bug, wherever it is met."""
+
 READER_GONE = 141
 """What a shell reports for a program that a closed pipe ended (128 + SIGPIPE)."""
 
@@ -45,6 +49,7 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
     its object there (a check that found something prints what it found).
     """
     meta: dict[str, Any] = {}
+    _open_streams()
     # Not cli.main(): Click would end the process by itself, and in silence, on any EPIPE.
     try:
         if instruction := os.environ.get("_HUBTOOLS_COMPLETE"):
@@ -59,6 +64,8 @@ def run(cli: click.Command, argv: Sequence[str]) -> int:
     except click.exceptions.Exit as end:
         return end.exit_code
     except click.exceptions.NoArgsIsHelpError as help_wanted:
+        if "--json" in argv:
+            return _report(_usage(click.UsageError("Missing command.")), argv, answered=False)
         click.echo(help_wanted.format_message(), err=True)
         return int(ExitCode.USAGE)
     except (Exception, KeyboardInterrupt) as problem:
@@ -81,6 +88,10 @@ def _as_error(problem: BaseException, argv: Sequence[str]) -> HubtoolsError:
         return EnvironmentFailure("HT001", problem.format_message())
     if isinstance(problem, click.Abort | KeyboardInterrupt):
         return _stopped(problem)
+    if isinstance(problem, OSError) and problem.errno in _NO_ROOM:
+        from hubtools.files import disk_error
+
+        return disk_error(problem, str(problem.filename or "the output"))
     if os.environ.get("HUBTOOLS_DEBUG") == "1":
         raise problem
     return _missing_extra(problem) or _crashed(problem, argv)
@@ -99,17 +110,30 @@ def show(error: HubtoolsError, color: bool) -> str:
 
 def _report(error: HubtoolsError, argv: Sequence[str], *, answered: bool) -> int:
     options = argv[: argv.index("--")] if "--" in argv else argv
-    try:
-        sys.stderr.write(show(error, use_color(_color(options), sys.stderr)) + "\n")
-        if "--json" in options and not answered:
-            import json
+    told = show(error, use_color(_color(options), sys.stderr)) + "\n"
+    data = ""
+    if "--json" in options and not answered:
+        import json
 
-            value = {"schema": "hubtools.error/1", "error": error.to_json()}
-            sys.stdout.write(redact(json.dumps(value)) + "\n")
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _reader_gone()
+        data = redact(json.dumps({"schema": "hubtools.error/1", "error": error.to_json()})) + "\n"
+    for stream, text in ((sys.stderr, told), (sys.stdout, data)):
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError:  # nobody reads it, or there is no room: the exit code is what is left
+            _to_nowhere(stream.fileno())
     return int(error.exit_code)
+
+
+def _open_streams() -> None:
+    """A caller may have closed a standard stream: what goes there, goes nowhere."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
+def _to_nowhere(descriptor: int) -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _color(options: Sequence[str]) -> Color:
@@ -186,7 +210,7 @@ def _reader_gone() -> bool:
     """Whether stdout or stderr lost its reader; if so, what is left to write goes nowhere."""
     lost = [stream.fileno() for stream in (sys.stdout, sys.stderr) if _unread(stream.fileno())]
     for descriptor in lost:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
+        _to_nowhere(descriptor)
     return bool(lost)
 
 

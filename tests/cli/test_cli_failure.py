@@ -225,6 +225,42 @@ def test_a_reader_that_leaves_ends_the_command_without_noise() -> None:
         assert child.wait() == READER_GONE
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_a_full_disk_under_stdout_is_no_bug(options: list[str]) -> None:
+    command = [sys.executable, "-m", "hubtools", "--color", "never", *options, "card", "--help"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=clean_env()
+        )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[:2] == [
+        "error[HT901]: cannot write: disk full", "  at the output"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_bug(closed: str, tmp_path: Path) -> None:
+    shell = f"{sys.executable} -m hubtools plan --offline --json {closed}"
+    done = subprocess.run(
+        ["sh", "-c", shell], capture_output=True, text=True, env=clean_env(), cwd=tmp_path
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert ("HT003" in done.stderr) == ("2>&-" not in closed)
+    assert ("HT003" in done.stdout) == ("2>&-" == closed)
+    assert not (tmp_path / ".hubtools").exists()
+
+
+def test_a_group_without_a_command_answers_in_json() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "hubtools", "--json", "card"],
+        capture_output=True, text=True, env=clean_env(),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["error"]["id"] == "HT001"
+
+
 def test_a_broken_connection_is_not_taken_for_a_closed_pipe(tmp_path: Path) -> None:
     child = start(
         f"import os; os.chdir({str(tmp_path)!r}); raise BrokenPipeError(32, 'socket')",
