@@ -52,6 +52,12 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
+_REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "free some space"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "fix the permission"),
+}
+
+
 def disk_error(error: OSError, path: Path | str) -> EnvironmentFailure:
     """Name the usual write failures; the rest keeps the system's own words."""
     known = {
@@ -67,7 +73,8 @@ def disk_error(error: OSError, path: Path | str) -> EnvironmentFailure:
         f"cannot write: {what}",
         where=str(path),
         detail=("Finished work is kept.",),
-        next="free some space (or fix the permission), then run the same command again",
+        next=f"{_REMEDIES.get(error.errno or 0, 'choose another place')}, then run the same command"
+        " again",
     )
 
 

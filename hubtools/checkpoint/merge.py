@@ -8,6 +8,7 @@ files; a run that was killed leaves nothing else behind, and the next one starts
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -129,10 +130,12 @@ def _reuse(out: Path, record: Path, job: str) -> dict[str, Any]:
         ):
             return result
         why = "its files were changed since they were written"
+    # Only what a merge of ours made may be named for removal: `out` can be the base, or a run.
+    removal = f"rm -r {shlex.quote(str(out))} (an earlier merge made it), or " if result else ""
     raise UsageError(
         "HT120",
         f"{out} is already there",
         where=str(out),
         detail=(why, "Nothing was changed."),
-        next=f"choose another place (-o), or remove it first: rm -r {out}",
+        next=f"{removal}choose another place (-o), then run the same command again",
     )

@@ -112,9 +112,13 @@ def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> 
     found, members = locate((target,), family, Path.cwd())
     with opened(output, found, members, hub) as release:
         file = adopting.adopt(release, members[0])
-    output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file)})
+    output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file or "")})
+    then = f"hubtools release {members[0].repo}"
+    if file is None:
+        output.note(f"✓ nothing of it was written by hand; it may be replaced: {then}")
+        return
     output.line(str(file))
-    output.note(f"✓ kept as prose; edit {file}, then: hubtools release {members[0].repo}")
+    output.note(f"✓ kept as prose; edit {file}, then: {then}")
 
 
 def _opened(

@@ -14,6 +14,7 @@ Visibility = Literal["public", "private"]
 
 README = "README.md"
 RELEASE_RECORD = ".hubtools/release.json"
+CARD_LOCK = ".hubtools/card.lock.json"
 
 
 @dataclass(frozen=True, slots=True)

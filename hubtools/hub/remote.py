@@ -75,6 +75,17 @@ def list_files(
     return call(session, "reading the file list", listing, repo=repo)
 
 
+def read_small(session: Session, remote: RemoteState, path: str) -> bytes | None:
+    """The content of one small file at the commit that was listed; None when it is not there.
+
+    Raises:
+        HubtoolsError: as for `read_remote`.
+    """
+    if remote.head is None:
+        return None
+    return _read(session, remote.repo, remote.repo_type, remote.head, remote.files.get(path))
+
+
 def read_head(session: Session, repo: str, repo_type: RepoType) -> str | None:
     """Commit id of `main` now; None when the repo is not there."""
     info = _info(session, repo, repo_type)

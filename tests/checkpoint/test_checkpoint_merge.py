@@ -219,3 +219,13 @@ def test_the_plan_says_what_will_happen(made: Any) -> None:
         "scalings": [3.0],
         "engine": "numpy",
     }
+
+
+def test_no_folder_that_a_merge_did_not_make_is_named_for_removal(
+    made: Any, tmp_path: Path
+) -> None:
+    base, adapter = made()
+    for place in (base, adapter):
+        with pytest.raises(UsageError, match="HT120") as caught:
+            merge(adapter, base, place, log=tmp_path / "log")
+        assert "rm " not in caught.value.next

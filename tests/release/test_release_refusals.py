@@ -199,6 +199,11 @@ def test_an_edit_in_the_web_editor_stops_the_next_release(
     ended = hubtools("release", "--yes", str(family), "red/s4")
     assert ended.code == 3, ended.err
     assert "error[HT517]" in ended.err
+    adopted = hubtools("card", "adopt", "red/s4", "--family", str(family))
+    assert adopted.code == 0, adopted.err
+    assert Path(adopted.out.strip()).read_text() == "A person's remark.\n"
+    done = hubtools("release", "--yes", str(family), "red/s4")
+    assert done.code == 0, done.err
 
 
 def test_a_saved_plan_does_not_outlive_a_foreign_commit(

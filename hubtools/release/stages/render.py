@@ -14,14 +14,12 @@ from hubtools.digests import canonical_json, sha256_bytes, sha256_json
 from hubtools.errors import CheckError
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
-from hubtools.hub.model import README
+from hubtools.hub.model import CARD_LOCK, README
 from hubtools.release.cards import card_input, card_json
 from hubtools.release.context import BASE, Release
 from hubtools.release.evidence import gather
 from hubtools.release.stages.base import Stage, same_files
 from hubtools.resources import template_digest
-
-LOCK = ".hubtools/card.lock.json"
 
 
 class Render(Stage):
@@ -61,7 +59,7 @@ class Render(Stage):
         templates = template_digest(template_name(card.kind), release.templates())
         written = {
             README: text.encode(),
-            LOCK: canonical_json(card_lock(text, card, templates=templates)),
+            CARD_LOCK: canonical_json(card_lock(text, card, templates=templates)),
         }
         for name, data in written.items():
             write_atomic(folder / Path(name).name, data)
