@@ -8,6 +8,8 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from demo.base import make_base
@@ -18,8 +20,9 @@ from demo.state import DemoError, State
 from demo.teacher import collect
 from demo.train import train
 from hubtools.cli.failure import show
+from hubtools.cli.hub import DEFAULT_PORT
 from hubtools.cli.output import Output, use_color
-from hubtools.errors import HubtoolsError
+from hubtools.errors import EnvironmentFailure, HubtoolsError
 from hubtools.files import locked
 from hubtools.localhub.server import LocalHub, running
 
@@ -51,13 +54,15 @@ def main() -> int:
 
 def _run(state: State, *, keep: bool) -> None:
     started, tell = time.monotonic(), state.output.note
-    tell(f"Everything of this demo is kept under {os.path.relpath(state.root)}/ and can be deleted.")
+    tell(
+        f"Everything of this demo is kept under {os.path.relpath(state.root)}/ and can be deleted."
+    )
     family = state.root / "family"
     weights = make_base(state)["weights"]
     collect(state, family, weights)
     train(state, family, weights)
-    with running(state.root / ROOT, log=state.log("hub")) as hub:
-        tell(f"✓ embedded Hub on {hub.url}")
+    with _hub(state) as hub:
+        tell(f"✓ embedded Hub on {hub.url}, until the demo ends")
         shell = Shell(state, hub)
         revision = publish_base(state, hub, shell, weights)["revision"]
         write_family(state, family, revision=revision, weights=weights)
@@ -67,6 +72,20 @@ def _run(state: State, *, keep: bool) -> None:
             tell(f"✓ recorded: {len(record(family))} files in cards/demo/rendered")
     tell(f"\n✓ the demo took {time.monotonic() - started:.0f} s")
     _closing(state, family)
+
+
+@contextmanager
+def _hub(state: State) -> Iterator[LocalHub]:
+    """The embedded Hub, where `hubtools hub serve` puts it, so that the URLs shown stay right."""
+    with ExitStack() as stack:
+        try:
+            server = running(state.root / ROOT, port=DEFAULT_PORT, log=state.log("hub"))
+            hub = stack.enter_context(server)
+        except EnvironmentFailure as error:
+            if error.id != "HT601":
+                raise
+            hub = stack.enter_context(running(state.root / ROOT, log=state.log("hub")))
+        yield hub
 
 
 def _release(state: State, hub: LocalHub, shell: Shell, family: Path) -> None:
@@ -95,7 +114,7 @@ def _closing(state: State, family: Path) -> None:
         f"  {program} card show {SHOWN} --family {folder}",
         "Look at the repos, in a browser or with any client:",
         f"  {program} hub serve --root {root}",
-        f"  then http://127.0.0.1:8976/{SHOWN}",
+        f"  then http://127.0.0.1:{DEFAULT_PORT}/{SHOWN}",
     ):
         state.output.note(line)
 

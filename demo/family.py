@@ -41,8 +41,8 @@ def write_family(state: State, folder: Path, *, revision: str, weights: str) -> 
 def manifest(file: Path, *, revision: str, weights: str) -> str:
     """The manifest's text with the base's commit and the teacher's weights put in."""
     document = tomlkit.parse(file.read_text(encoding="utf-8"))
-    document["family"]["base"]["revision"] = revision  # type: ignore[index]
-    document["provenance"]["teacher"]["weights"] = weights  # type: ignore[index]
+    document["family"]["base"]["revision"] = revision
+    document["provenance"]["teacher"]["weights"] = weights
     return tomlkit.dumps(document)
 
 

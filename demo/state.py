@@ -39,7 +39,9 @@ class State:
 
     def env(self, **more: str) -> dict[str, str]:
         """Environment of child processes: a cache of their own, no telemetry, no questions."""
-        return {"HF_HOME": str(self.root / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+        known = {"HF_HOME": str(self.root / "hf"), "HF_HUB_DISABLE_TELEMETRY": "1"}
+        # Threads that spin while they wait are slow where others use the machine too.
+        return {**known, "OMP_WAIT_POLICY": "PASSIVE", **more}
 
     def once(
         self, name: str, title: str, inputs: Mapping[str, Any], work: Callable[[], Made]

@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
 }
 ARMS = ("country", "element")
 RUNS = "runs"
-VERSION = 1
+VERSION = 2
 Pair = tuple[str, str]
 """What the student is asked, and what it shall answer."""
 
@@ -49,7 +49,12 @@ def train(state: State, family: Path, weights: str) -> dict[str, Any]:
         DemoError: an arm's loss did not go down.
     """
     log = family / FOLDER / LOG
-    inputs = {"base": weights, "log": state.digests.sha256(log), "settings": SETTINGS, "code": VERSION}
+    inputs = {
+        "base": weights,
+        "log": state.digests.sha256(log),
+        "settings": SETTINGS,
+        "code": VERSION,
+    }
 
     def work() -> Made:
         lines = read_log(log)
@@ -138,7 +143,7 @@ def fit(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", **lora))
     rows = [encode(tokenizer, *pair) for pair in job["pairs"]]
 
-    class Tell(TrainerCallback):
+    class Tell(TrainerCallback):  # type: ignore[misc]
         def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
             progress(label, state.global_step, settings["max_steps"], "steps")
 
@@ -151,24 +156,25 @@ def fit(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             per_device_train_batch_size=settings["batch_size"],
             learning_rate=settings["learning_rate"],
             seed=settings["seed"],
+            dataloader_drop_last=True,
             logging_steps=1,
             use_cpu=True,
             report_to="none",
             disable_tqdm=True,
         ),
         train_dataset=rows,
-        data_collator=lambda batch: pad(batch, tokenizer.pad_token_id),
+        data_collator=lambda batch: pad(batch, tokenizer.eos_token_id),
         processing_class=tokenizer,
         callbacks=[Tell()],
     )
     progress(label, 0, settings["max_steps"], "steps")
-    before = _loss(model, rows, tokenizer.pad_token_id)
+    before = _loss(model, rows, tokenizer.eos_token_id)
     trainer.train()
-    return {"loss_before": before, "loss_after": _loss(model, rows, tokenizer.pad_token_id)}
+    return {"loss_before": before, "loss_after": _loss(model, rows, tokenizer.eos_token_id)}
 
 
 def encode(tokenizer: Any, prompt: str, target: str) -> dict[str, list[int]]:
-    """Token ids of a dialogue; only the answer and its end token are learned (labels, else -100)."""
+    """Token ids of a dialogue; only the answer and its end token are learned (label not -100)."""
     asked = tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
     )
