@@ -19,5 +19,14 @@ class Progress(Protocol):
         """Report that `done` of `total` units of `label` are finished."""
 
 
+def labelled(progress: Progress, name: str) -> Progress:
+    """A listener that tells `progress` under another name: one that says whose work it is."""
+
+    def told(label: str, done: int, total: int | None, unit: str) -> None:
+        progress(name, done, total, unit)
+
+    return told
+
+
 def silent(label: str, done: int, total: int | None, unit: str) -> None:
     """The listener that is not there."""

@@ -85,7 +85,7 @@ def _run(
     target = stage.record_target(member)
     release.store.put(Record(stage.name, stage.version, target, key, inputs, outputs))
     release.journal.write("finished", member.id, stage=stage.name, key=key)
-    release.note(f"✓ {stage.name:9} {member.id}  {stage.summary(outputs)}".rstrip())
+    release.note(f"✓ {stage.name:9} {target}  {stage.summary(outputs)}".rstrip())
     return outputs
 
 
@@ -150,7 +150,7 @@ def raise_failures(release: Release, failures: Failures, finished: int) -> None:
 
     Raises:
         HubtoolsError: nothing else was finished and all failed for one reason.
-        PartialError: HT502.
+        PartialError: HT502; when nothing was finished, an error of the failures' own kind.
     """
     if not failures:
         return
@@ -160,7 +160,8 @@ def raise_failures(release: Release, failures: Failures, finished: int) -> None:
     if not finished and "base" in failures:
         raise failures["base"]
     left = [member.id for member in release.targets if member.id in failures]
-    kind = PartialError if finished else CheckError
+    alike = len({error.exit_code for error in errors}) == 1
+    kind = PartialError if finished else type(errors[0]) if alike else CheckError
     raise kind(
         "HT502",
         f"{finished} of {len(release.targets)} released; {len(left)} not: {', '.join(left)}",

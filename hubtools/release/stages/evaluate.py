@@ -10,6 +10,7 @@ from hubtools.digests import sha256_file, sha256_json, weights_digest
 from hubtools.evaluation.bridge import evaluate, planned_protocol
 from hubtools.evaluation.records import read_run, run_facts
 from hubtools.family.manifest import Member
+from hubtools.progress import labelled
 from hubtools.release.context import BASE, Release
 from hubtools.release.stages.base import Stage, input_digests
 
@@ -71,7 +72,7 @@ class Evaluate(Stage):
                 device=table.device,
                 out=out,
                 log=release.log(f"evaluate-{member.id}"),
-                progress=release.progress,
+                progress=labelled(release.progress, f"evaluate {member.id} on {suite}"),
             )
             file = Path(record["path"])
             runs.append(
