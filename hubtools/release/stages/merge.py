@@ -16,6 +16,7 @@ from hubtools.digests import sha256_bytes, weights_digest
 from hubtools.errors import Finding
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
+from hubtools.progress import labelled
 from hubtools.release.context import Release
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, input_digests, same_files
@@ -25,6 +26,7 @@ class Merge(Stage):
     """A weights directory with the sha256 of each file, known while it was written."""
 
     name = "merge"
+    version = 2
     after = ("verify",)
 
     def waits_for(self, release: Release, member: Member) -> str:
@@ -68,7 +70,7 @@ class Merge(Stage):
                 base,
                 folder,
                 log=release.log(f"merge-{member.id}"),
-                progress=release.progress,
+                progress=labelled(release.progress, f"merge {member.id}"),
             )
             files, weights, report = result["files"], result["weights"], result["report"]
             for name, entry in files.items():
@@ -82,7 +84,7 @@ class Merge(Stage):
             folder,
             base=base if kind == "adapter" else None,
             log=release.log(f"talk-{member.id}"),
-            progress=release.progress,
+            progress=labelled(release.progress, f"load {member.id}"),
         )
         refuse([Finding(**finding) for finding in said["findings"]])
         digest = weights_digest(weights)
@@ -96,7 +98,8 @@ class Merge(Stage):
             "weights": digest,
             "report": report,
             "talk": said,
-            "dtype": info.dtype,
+            # An adapter is often kept in another dtype than the weights it is merged into.
+            "dtype": said["dtype"] if kind == "merged" else info.dtype,
             "facts": [fact.to_json() for fact in facts],
         }
 
