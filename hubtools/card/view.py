@@ -151,7 +151,7 @@ def _effect(card: CardInput, row: ComparisonRow, other: str) -> Markdown:
     verdict = "no difference beyond noise" if row.within_noise else "a difference beyond noise"
     return Markdown(
         f"{escape(metric_title(row.metric))}, this checkpoint minus {member_label(card, other)}:"
-        f" {sign * row.diff:+.3f}, {100 * row.level:g} % interval {low:+.3f} to {high:+.3f}"
+        f" {sign * row.diff:+z.3f}, {100 * row.level:g} % interval {low:+z.3f} to {high:+z.3f}"
         f" ({escape(row.method)}, n = {row.n}, protocol {code(sha8(row.protocol_id))}):"
         f" **{verdict}**."
     )
