@@ -6,7 +6,8 @@ has neither the weights nor the logs: manifest and prose come from the folder, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -125,7 +126,20 @@ def _published(release: Release, other: Member) -> Evidence:
 
 def _released(release: Release) -> tuple[str, ...]:
     there = {repo for repo, remote in release.remotes.items() if remote.exists}
+    if release.session is None:  # no Hub is asked: what the receipts remember
+        there |= set(_receipts(release))
     return tuple(sorted(there | {target.repo for target in release.targets}))
+
+
+def _receipts(release: Release) -> Iterator[str]:
+    """Repos of the family that were released from this folder; a damaged receipt names none."""
+    family = {member.repo for member in release.family.members}
+    for file in sorted((release.state / "releases").glob("*.json")):
+        try:
+            entries = json.loads(file.read_bytes())["members"].values()
+            yield from (entry["repo"] for entry in entries if entry["repo"] in family)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            continue
 
 
 def _named(owner: Member, card: Member, facts: Any) -> list[Fact]:

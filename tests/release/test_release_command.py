@@ -111,6 +111,15 @@ def test_the_plan_says_that_nothing_is_left(released: Released) -> None:
     assert {change["action"] for change in plan["repos"]} == {"in sync"}
 
 
+def test_card_show_gives_the_published_card_without_asking_the_hub(released: Released) -> None:
+    for repo in REPOS:
+        done = released.hubtools("card", "show", repo, "--family", str(released.root))
+        assert done.returncode == 0, done.stderr
+        api = HfApi(endpoint=released.hub.url, token=released.hub.token)
+        readme = api.hf_hub_download(repo, "README.md", cache_dir=released.root / "c")
+        assert done.stdout == Path(readme).read_text(encoding="utf-8")
+
+
 def test_family_status_has_a_row_for_each_member(released: Released) -> None:
     done = released.hubtools("family", "status", "--json", str(released.root))
     assert done.returncode == 0, done.stderr
