@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,8 @@ def weights_digest(files: Mapping[str, str]) -> str:
 class DigestCache:
     """sha256 by path, recomputed only when size, mtime or inode changed.
 
-    The cache file is advisory: unreadable or truncated, it is started afresh.
+    The cache file is advisory: unreadable or truncated, it is started afresh; where it cannot be
+    kept, the digests are computed again next time.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -76,10 +78,10 @@ class DigestCache:
         if path is not None and path.is_file():
             try:
                 loaded = json.loads(path.read_bytes())
-            except ValueError:
+            except (OSError, ValueError, RecursionError):
                 loaded = {}
             if isinstance(loaded, dict):
-                self._known = loaded
+                self._known = {k: v for k, v in loaded.items() if _is_entry(v)}
 
     def sha256(self, path: Path) -> str:
         """sha256 of the file now at `path`, from the cache when its stat is unchanged."""
@@ -87,7 +89,7 @@ class DigestCache:
         stamp = [stat.st_size, stat.st_mtime_ns, stat.st_ino]
         name = str(path.resolve())
         known = self._known.get(name)
-        if isinstance(known, list) and known[:3] == stamp:
+        if known is not None and known[:3] == stamp:
             return str(known[3])
         digest = sha256_file(path)
         self._known[name] = [*stamp, digest]
@@ -107,7 +109,15 @@ class DigestCache:
         """Write the cache beside the store (tmp + rename; losing it costs only time)."""
         if self._path is None:
             return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-        temporary.write_bytes(canonical_json(self._known))
-        temporary.replace(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(canonical_json(self._known))
+            temporary.replace(self._path)
+        except OSError:  # what must be kept says so itself when it cannot be
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+
+def _is_entry(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 4 and isinstance(value[3], str)

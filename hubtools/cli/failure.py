@@ -31,6 +31,12 @@ CHOICES: tuple[Color, ...] = ("always", "never")
 _NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG}
 """What a disk answers when it takes no more: never a bug, wherever it is met."""
 
+_REFUSED = {
+    errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EIO,
+    errno.EMFILE, errno.ENFILE,
+}  # fmt: skip
+"""What a system answers about a place that it does not let us use: the user's to mend."""
+
 READER_GONE = 141
 """What a shell reports for a program that a closed pipe ended (128 + SIGPIPE)."""
 
@@ -91,7 +97,9 @@ def _as_error(problem: BaseException, argv: Sequence[str]) -> HubtoolsError:
     if isinstance(problem, OSError) and problem.errno in _NO_ROOM:
         from hubtools.files import disk_error
 
-        return disk_error(problem, str(problem.filename or "the output"))
+        return disk_error(problem, str(problem.filename or "stdout"))
+    if isinstance(problem, OSError) and problem.errno in _REFUSED and problem.filename:
+        return _refused_by_system(problem)
     if os.environ.get("HUBTOOLS_DEBUG") == "1":
         raise problem
     return _missing_extra(problem) or _crashed(problem, argv)
@@ -155,6 +163,19 @@ def _stopped(stop: BaseException) -> HubtoolsError:
         )
     return EnvironmentFailure(
         "HT992", "stopped: the answer was no", detail=("Nothing was published.",)
+    )
+
+
+def _refused_by_system(problem: OSError) -> EnvironmentFailure:
+    import shlex
+
+    name = os.fsdecode(problem.filename)
+    return EnvironmentFailure(
+        "HT905",
+        f"the system does not let this be used: {problem.strerror}",
+        where=name,
+        detail=("Finished work is kept.",),
+        next=f"ls -ld {shlex.quote(name)}, correct it, then run the same command again",
     )
 
 

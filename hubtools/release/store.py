@@ -56,7 +56,9 @@ class Store:
         try:
             data = json.loads(self.path(stage, key).read_bytes())
             record = Record(**{name: data[name] for name in Record.__slots__})
-        except (FileNotFoundError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if not isinstance(record.outputs, dict) or not record.outputs:
             return None
         made = stage_key(record.stage, record.version, record.target, record.inputs)
         return record if made == key else None

@@ -132,6 +132,27 @@ def test_a_wrong_option_points_to_the_help_of_its_command(capsys: Captured) -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("problem", "id"),
+    [
+        (PermissionError(13, "Permission denied", "runs/x"), "HT905"),
+        (NotADirectoryError(20, "Not a directory", b"runs/x"), "HT905"),
+        (OSError(28, "No space left on device", "runs/x"), "HT901"),
+        (OSError(28, "No space left on device"), "HT901"),
+    ],
+)
+def test_what_the_system_refuses_is_no_bug(
+    problem: OSError, id: str, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert ending(problem, []) == 1
+    told = capsys.readouterr().err
+    assert f"error[{id}]" in told
+    assert ("runs/x" in told) == bool(problem.filename)
+    assert "next: " in told
+    assert not (tmp_path / ".hubtools").exists()
+
+
 def test_a_bug_leaves_a_report_without_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
@@ -235,7 +256,7 @@ def test_a_full_disk_under_stdout_is_no_bug(options: list[str]) -> None:
         )
     assert done.returncode == 1
     assert done.stderr.splitlines()[:2] == [
-        "error[HT901]: cannot write: disk full", "  at the output"
+        "error[HT901]: cannot write: disk full", "  at stdout"
     ]  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import resource
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ import tiny_family
 from hub_state import remote_state
 from huggingface_hub import HfApi
 
+from hubtools.errors import AuthError, CheckError, EnvironmentFailure, HubtoolsError
 from hubtools.localhub.server import LocalHub, running
+from hubtools.release.engine import raise_failures
 
 Hubtools = Callable[..., Any]
 
@@ -325,3 +328,27 @@ def test_a_file_that_is_no_saved_plan(
     saved.write_text(text)
     argv = ("release", "--yes", "--family", str(family), "--apply", str(saved))
     refused(hub, hubtools(*argv), 2, "HT504")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "finished", "code"),
+    [
+        ((EnvironmentFailure, EnvironmentFailure), 0, 1),
+        ((AuthError, AuthError), 0, 4),
+        ((AuthError, EnvironmentFailure), 0, 3),
+        ((CheckError, CheckError), 0, 3),
+        ((EnvironmentFailure, EnvironmentFailure), 1, 6),
+    ],
+)
+def test_members_that_failed_alike_give_that_exit_code(
+    kinds: tuple[type[HubtoolsError], ...], finished: int, code: int, tmp_path: Path
+) -> None:
+    targets = [SimpleNamespace(id=f"red/s{step}") for step in range(len(kinds))]
+    release: Any = SimpleNamespace(targets=targets, family=SimpleNamespace(path=tmp_path))
+    failures = {
+        target.id: kind("HT902", f"no room for {target.id}")
+        for target, kind in zip(targets, kinds, strict=True)
+    }
+    with pytest.raises(HubtoolsError, match="red/s0, red/s1") as caught:
+        raise_failures(release, failures, finished)
+    assert (caught.value.id, caught.value.exit_code) == ("HT502", code)

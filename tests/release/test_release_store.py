@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hubtools.digests import DigestCache, sha256_bytes
 from hubtools.errors import Finding
 from hubtools.release.journal import Journal
 from hubtools.release.plan import Cell, Plan, RepoChange, differences
@@ -46,8 +47,28 @@ def test_a_truncated_or_altered_record_counts_as_absent(tmp_path: Path) -> None:
         assert store.get("merge", kept.key) is None
     file.write_bytes(whole.replace(b'"seed": 3', b'"seed": 4'))
     assert store.get("merge", kept.key) is None
-    file.write_bytes(b"\xff\x00[]")
+    for other in (b"\xff\x00[]", b"[" * 100_000, whole.replace(b'"x": 1', b"")):
+        file.write_bytes(other)
+        assert store.get("merge", kept.key) is None
+    file.unlink()
+    file.mkdir()
     assert store.get("merge", kept.key) is None
+
+
+@pytest.mark.parametrize("kept", [b"[" * 100_000, b'{"a": 5, "b": [1, 2]}', b"[]", b"\xff", None])
+def test_a_digest_cache_that_is_no_cache_costs_only_time(
+    tmp_path: Path, kept: bytes | None
+) -> None:
+    file, place = tmp_path / "weights", tmp_path / "digests.json"
+    file.write_bytes(b"w")
+    if kept is None:
+        place.mkdir()
+    else:
+        place.write_bytes(kept.replace(b'"b"', json.dumps(str(file)).encode()))
+    cache = DigestCache(place)
+    assert cache.sha256(file) == sha256_bytes(b"w")
+    cache.save()
+    assert DigestCache(place).sha256(file) == sha256_bytes(b"w")
 
 
 json_values = st.recursive(
