@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.inspect import CheckpointInfo, inspect_checkpoint
+from hubtools.digests import sha256_bytes
 from hubtools.errors import UsageError
 from hubtools.family.manifest import FILE
 from hubtools.files import write_atomic
@@ -84,7 +86,7 @@ def infer_manifest(
         "family": family,
         "arms": {"main": {"steps": [name]}},
         "inputs": {"checkpoint": str(source.resolve())},
-        "provenance": {"status": "none", "reason": "no teacher logs were named for this release"},
+        "provenance": {"status": "none", "reason": "none were given to this release"},
     }
     if step is not None:
         document["steps"] = {name: {"optimizer_step": step}}
@@ -96,38 +98,68 @@ def infer_manifest(
 def keep_manifest(inferred: Inferred, repo: str, source: Path) -> Path:
     """Write the manifest beside the run, as `<run>.<repo name>.hubtools/family.toml`.
 
+    One that an earlier call wrote is replaced; one that was edited since is kept.
+
     Raises:
-        UsageError: HT009 when another manifest is there already: it may have been edited.
+        UsageError: HT009 when it was edited by hand and says something else, key by key.
         EnvironmentFailure: HT901 when the folder cannot be written.
     """
     run = source.resolve()
     file = run.with_name(f"{run.name}.{repo.split('/')[1]}.hubtools") / FILE
-    if file.is_file() and file.read_text(encoding="utf-8") != inferred.text:
+    note = file.parent / ".hubtools" / "inferred.sha256"
+    old = file.read_text(encoding="utf-8") if file.is_file() else inferred.text
+    written = note.read_text() if note.is_file() else ""
+    if old != inferred.text and sha256_bytes(old.encode()) != written:
         raise UsageError(
             "HT009",
-            "an earlier release of this run left a manifest that says something else",
+            "the manifest kept from an earlier release of this run was edited and says otherwise",
             where=str(file),
-            detail=("It is kept: it may have been edited by hand.",),
-            next=f"hubtools release {file.parent} (uses it), or move it away and run this again",
+            detail=[*_differences(old, inferred.text), "It is kept as it is."],
+            next=f"hubtools release {file.parent} (uses it), or delete it and run this again",
         )
-    if not file.is_file():
-        write_atomic(file, inferred.text.encode())
+    write_atomic(file, inferred.text.encode())
+    write_atomic(note, sha256_bytes(inferred.text.encode()).encode())
     return file
+
+
+def _differences(old: str, new: str) -> list[str]:
+    """`key: there X, now Y` for every key of two manifests that differs."""
+
+    def flat(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in table.items():
+            inner = flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {}
+            found |= inner or {f"{prefix}{key}": value}
+        return found
+
+    try:
+        before, now = flat(tomllib.loads(old)), flat(tomllib.loads(new))
+    except ValueError:
+        return ["it is not TOML any more"]
+    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return [f"{key}: there {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
 
 
 def _base(
     info: CheckpointInfo, source: Path, base: str, origins: list[str]
 ) -> tuple[str, str | None]:
+    if base and Path(base).expanduser().is_dir():
+        raise UsageError(
+            "HT009",
+            "--base takes the base's Hub id, which the card names; this is a directory",
+            where=base,
+            next=f"--base owner/name@<40 hex revision> --base-path {base}",
+        )
     named, _, revision = base.partition("@")
     config = info.adapter
     if not named and _REPO.fullmatch(info.base_hint) and not (source / info.base_hint).exists():
         named = info.base_hint
         origins.append(f"base {named} ({'adapter_config.json' if config else 'config.json'})")
     if not _REPO.fullmatch(named):
-        hint = f"; the directory names {info.base_hint!r}" if info.base_hint else ""
+        hint = f" (the directory names {info.base_hint!r})" if info.base_hint else ""
         raise UsageError(
             "HT009",
-            f"which base model was this trained from?{hint}",
+            f"which base model was this trained from{hint}?",
             where=str(source),
             next="--base owner/name@<40 hex revision>",
         )

@@ -41,9 +41,27 @@ def test_one_command_publishes_an_adapter(
     again = hubtools(*argv, *base)
     assert again.code == 0, again.err
     assert remote_state(hub, ["me/first"])["me/first"] == state
-    other = hubtools(*argv, *base, "--kind", "merged")
-    assert other.code == 2
-    assert "error[HT009]" in other.err
+    manifest = run.with_name("s8.first.hubtools") / "family.toml"
+    manifest.write_text(manifest.read_text().replace("apache-2.0", "mit"))
+    edited = hubtools(*argv, *base)
+    assert edited.code == 2
+    assert "error[HT009]" in edited.err
+    assert "family.license: there 'mit', now 'apache-2.0'" in edited.err
+
+
+def test_a_wrong_flag_can_be_corrected_on_the_next_try(family: Path) -> None:
+    run = family / "runs" / "red" / "s4"
+    first = infer_manifest("me/first", run, base=f"lab/wrong@{REVISION}", license="mit")
+    second = infer_manifest("me/first", run, base=f"lab/right@{REVISION}", license="apache-2.0")
+    assert keep_manifest(first, "me/first", run) == keep_manifest(second, "me/first", run)
+    kept = read_family(run.with_name("s4.first.hubtools")).manifest.family
+    assert (kept.base.repo, kept.license) == ("lab/right", "apache-2.0")
+
+
+def test_a_directory_as_base_is_told_which_option_it_belongs_to(family: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        infer_manifest("me/first", family / "runs" / "red" / "s4", base=str(family / "base"))
+    assert "--base-path" in caught.value.next
 
 
 def test_the_base_comes_from_the_adapter_when_it_names_one(family: Path) -> None:
