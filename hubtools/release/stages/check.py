@@ -15,8 +15,8 @@ from hubtools.hub.model import RemoteState, RepoPlan
 from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
-from hubtools.release.cards import read_prose
 from hubtools.release.context import Release
+from hubtools.release.foresee import foreseen, strays
 from hubtools.release.refuse import as_finding
 from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
@@ -57,8 +57,10 @@ def check_local(release: Release) -> list[Finding]:
     reported = release.family.manifest.card.reported
     if reported:
         findings += _caught(lambda: read_reported(release.family.resolve(reported)))
+    findings += strays(release.family)
     for member in release.targets:
         findings += _member(release, member)
+        findings += _caught_all(lambda member=member: foreseen(release, member), member.id)  # type: ignore[misc]
     return findings
 
 
@@ -69,13 +71,12 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
         place = release.family.where("family", "name")
         fix = f"correct owner, id or name at {place}"
         yield Finding("HT311", "error", problem, where=place, next=fix, member=member.id)
-    yield from _caught(lambda: read_prose(release.family, member), member.id)
     checkpoint = member.checkpoint
     if checkpoint is None or not checkpoint.is_dir():
         yield Finding(
             "HT514",
             "error",
-            f"no checkpoint directory for {member.id}",
+            "no checkpoint directory",
             where=str(checkpoint or release.family.path),
             next=f"correct [inputs] checkpoint at {release.family.where('inputs', 'checkpoint')}",
             member=member.id,
@@ -181,6 +182,13 @@ def _other_family(release: Release, member: Member, remote: RemoteState) -> list
             member=member.id,
         )
     ]
+
+
+def _caught_all(work: Callable[[], Iterator[Finding]], member: str) -> list[Finding]:
+    try:
+        return list(work())
+    except HubtoolsError as error:
+        return [as_finding(error, member)]
 
 
 def _caught(work: Callable[[], object], member: str = "") -> list[Finding]:

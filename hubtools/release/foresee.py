@@ -1,0 +1,55 @@
+"""What will be said against the cards, told before any work: prose, declarations, stray files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hubtools.card.lint import lint_card
+from hubtools.card.render import render_card
+from hubtools.errors import Finding
+from hubtools.family.manifest import Family, Member
+from hubtools.release.cards import card_input
+from hubtools.release.context import Release
+from hubtools.release.evidence import gather
+
+REPORTED = "reported.toml"
+_NEEDS_EVIDENCE = {"HT012", "HT013", "HT015", "HT040", "HT050", "HT051", "HT070"}
+_SAID_BY_CHECK = {"HT060"}
+
+
+def foreseen(release: Release, member: Member) -> Iterator[Finding]:
+    """Findings on the card as far as it can be rendered now, without what stages have yet to find.
+
+    Raises:
+        CheckError: HT080 to HT083, a template or a marker that is wrong.
+    """
+    card = card_input(release.family, member, gather(release, member))
+    text = render_card(card, release.templates())
+    for finding in lint_card(text, card):
+        unstated = finding.id == "HT061" and not card.license  # HT513 says it once
+        if finding.id not in _NEEDS_EVIDENCE | _SAID_BY_CHECK and not unstated:
+            yield finding
+
+
+def strays(family: Family) -> Iterator[Finding]:
+    """Files that look like part of the family and that nothing reads."""
+    root = family.resolve(family.manifest.card.prose)
+    members = {f"{member.arm}-{member.step}" for member in family.members}
+    for folder in sorted(path for path in root.glob("*") if path.is_dir()):
+        if folder.name not in members:
+            yield Finding(
+                "HT525",
+                "warning",
+                f"no member is called {folder.name}: its prose is not used",
+                where=str(folder),
+                next=f"rename it to one of: {', '.join(sorted(members))}",
+            )
+    reported = family.root / REPORTED
+    if reported.is_file() and not family.manifest.card.reported:
+        yield Finding(
+            "HT525",
+            "warning",
+            "reported figures that the manifest does not name are not used",
+            where=str(reported),
+            next=f'add [card] reported = "{REPORTED}" to {family.path.name}',
+        )
