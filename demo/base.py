@@ -108,11 +108,11 @@ def convert(job: Mapping[str, str], progress: Progress) -> dict[str, Any]:
 
     Files of this kind stay packed when loaded, and packed ones cannot be saved: hence `dequantize`.
     """
+    progress("convert to bfloat16", 0, 3, "steps")
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
     gguf, out = Path(job["gguf"]), Path(job["out"])
-    progress("convert to bfloat16", 0, 3, "steps")
     model = AutoModelForCausalLM.from_pretrained(
         gguf.parent,
         gguf_file=gguf.name,

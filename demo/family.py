@@ -7,6 +7,7 @@ cards that came of it; the demo works in a copy.
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def write_family(state: State, folder: Path, *, revision: str, weights: str) -> 
         write_atomic(file, text.encode())
     shutil.rmtree(folder / "prose", ignore_errors=True)
     shutil.copytree(CARDS / "prose", folder / "prose")
-    state.output.note(f"✓ manifest of this run: {file}")
+    state.output.note(f"✓ manifest of this run: {os.path.relpath(file)}")
 
 
 def manifest(file: Path, *, revision: str, weights: str) -> str:

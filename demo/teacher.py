@@ -25,6 +25,7 @@ from demo.questions import INSTRUCTION, evaluated_items, overlap, questions
 from demo.state import DemoError, Made, State
 from hubtools.digests import sha256_json
 from hubtools.files import write_atomic, write_json
+from hubtools.progress import Progress, silent
 
 FOLDER = "teacher"
 LOG = "responses.jsonl.zst"
@@ -59,7 +60,7 @@ def collect(state: State, family: Path, weights: str) -> dict[str, Any]:
 
     def work() -> Made:
         folder = family / FOLDER
-        with _serving(state) as client, state.output.progress() as progress:
+        with state.output.progress() as progress, _serving(state, progress) as client:
             models = client.get("/v1/models").raise_for_status().json()
             lines: list[dict[str, Any]] = []
             for question in asked:
@@ -96,15 +97,15 @@ def _ask(client: httpx.Client, prompt: str) -> dict[str, Any]:
 
 
 @contextmanager
-def _serving(state: State) -> Iterator[httpx.Client]:
+def _serving(state: State, progress: Progress = silent) -> Iterator[httpx.Client]:
     """The server, started where the base can be found under its public name."""
     shelf, log = state.root / "serve", state.log("teacher")
     place = shelf / base.REPO
     place.parent.mkdir(parents=True, exist_ok=True)
     place.unlink(missing_ok=True)
-    place.symlink_to(os.path.relpath(state.root / "base", place.parent))
+    place.symlink_to(os.path.relpath(state.root / base.FOLDER, place.parent))
     log.parent.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
+    port, starting = _free_port(), "start the teacher"
     # Two CPU cores compute in float32 faster than in bfloat16.
     options = ["--host=127.0.0.1", f"--port={port}", "--device=cpu", "--dtype=float32"]
     checkout = Path(__file__).resolve().parents[1]
@@ -118,8 +119,12 @@ def _serving(state: State) -> Iterator[httpx.Client]:
             env={**os.environ, **state.env(HF_HUB_OFFLINE="1", PYTHONPATH=str(checkout))},
         )
         try:
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+            with httpx.Client(
+                base_url=f"http://127.0.0.1:{port}", timeout=300, trust_env=False
+            ) as client:
+                progress(starting, 0, 1, "servers")
                 _wait(server, client, log)
+                progress(starting, 1, 1, "servers")
                 yield client
         except httpx.HTTPError as error:
             raise DemoError(f"the teacher's server failed ({error}); see {log}") from error

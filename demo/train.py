@@ -124,6 +124,8 @@ def says(text: str, answer: str) -> bool:
 
 def fit(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """Train one arm; the Trainer writes the checkpoints, the result holds the losses."""
+    label = f"train {job['arm']}"
+    progress(label, 0, job["settings"]["max_steps"], "steps")
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import (
@@ -135,7 +137,7 @@ def fit(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         set_seed,
     )
 
-    settings, label = job["settings"], f"train {job['arm']}"
+    settings = job["settings"]
     set_seed(settings["seed"])
     tokenizer = AutoTokenizer.from_pretrained(job["base"])
     base = AutoModelForCausalLM.from_pretrained(job["base"], dtype=torch.float32)
@@ -167,7 +169,6 @@ def fit(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         processing_class=tokenizer,
         callbacks=[Tell()],
     )
-    progress(label, 0, settings["max_steps"], "steps")
     before = _loss(model, rows, tokenizer.eos_token_id)
     trainer.train()
     return {"loss_before": before, "loss_after": _loss(model, rows, tokenizer.eos_token_id)}
