@@ -79,7 +79,7 @@ class Session:
     @property
     def loopback(self) -> bool:
         """Whether the Hub is on this machine: the embedded one, or another for tests."""
-        return urlsplit(self.endpoint).hostname in {"127.0.0.1", "localhost", "::1"}
+        return is_loopback(self.endpoint)
 
     def require_token(self) -> str:
         """The token.
@@ -177,12 +177,20 @@ def _client() -> Any:
     return client
 
 
+def is_loopback(endpoint: str) -> bool:
+    """Whether a URL's host is this machine."""
+    return urlsplit(endpoint).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
 def no_token(endpoint: str) -> AuthError:
     """HT302, the one way to say it."""
+    get = "hf auth login, or set HF_TOKEN"
+    if is_loopback(endpoint):
+        get = 'export HF_TOKEN="$(cat ROOT/token)" with the --root of the embedded Hub'
     return AuthError(
         "HT302",
         "no Hugging Face token",
         where=endpoint,
         detail=("Looked at HF_TOKEN and at the login of `hf auth login`. Nothing was sent.",),
-        next="hf auth login, or set HF_TOKEN, then run the same command again",
+        next=f"{get}, then run the same command again",
     )

@@ -266,7 +266,8 @@ def test_ht051_an_alias_in_prose() -> None:
         ({"license": "mit"}, [("HT066", "warning")]),
         ({"datasets": ("https://x.org/d",)}, [("HT063", "info")]),
         ({"languages": ("english",)}, [("HT064", "error")]),
-        ({"languages": ("no", "zh-Hans")}, []),
+        ({"languages": ("no", "zho")}, []),
+        ({"languages": ("zh-CN",)}, [("HT064", "error")]),
         ({"repo": "demo/else"}, [("HT068", "error")]),
     ],
 )
