@@ -38,13 +38,13 @@ lint: $(READY)  ## style, types, import rules, dependencies, the CLI reference
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
-	$(BIN)/python -m cogapp --check docs/cli.md
+	$(BIN)/python -m cogapp --check docs/cli.md docs/manifest.md
 
 cards: $(READY)  ## check that committed cards render again to the same bytes
 	set -e; for family in cards/*/; do $(BIN)/hubtools card render --check $$family; done
 
 docs: $(READY)  ## write the generated parts of docs/ again
-	$(BIN)/python -m cogapp -r docs/cli.md
+	$(BIN)/python -m cogapp -r docs/cli.md docs/manifest.md
 
 bench: $(READY)  ## measure against the peers; QUICK=1 takes a minute
 	set -e; for script in benchmarks/[!_]*.py; do \

@@ -165,6 +165,10 @@ def _still_holds(apply: Path | None, plan: Plan) -> None:
         )
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
 def _question(plan: Plan) -> str:
     from hubtools.release.plan import size_words
 
@@ -172,6 +176,6 @@ def _question(plan: Plan) -> str:
     commits = sum(change.action in ("create", "update") for change in plan.repos)
     size = sum(change.send for change in plan.repos)
     return (
-        f"Push to {plan.hub}? {create} repos to create, {commits} commits,"
+        f"Push to {plan.hub}? {_count(create, 'repo')} to create, {_count(commits, 'commit')},"
         f" {size_words(size)} to send"
     )

@@ -63,35 +63,40 @@ class BaseModelTable(Table):
 class FamilyTable(Table):
     """`[family]`: identity and the card's metadata."""
 
-    id: Name
-    owner: Name
-    name: str = Field(default="{family}-{arm}-{step}", description="repo name pattern; parses back")
-    title: str = ""
-    kind: Literal["full", "adapter", "merged"]
+    id: Name = Field(description="name of the family, `{family}` in patterns")
+    owner: Name = Field(description="user or organisation on the Hub")
+    name: str = Field(default="{family}-{arm}-{step}", description="repo name pattern")
+    title: str = Field(default="", description="heading of the cards; empty takes the repo name")
+    kind: Literal["full", "adapter", "merged"] = Field(
+        description="what is published: full weights, LoRA adapters, or adapters merged first"
+    )
     base: BaseModelTable
-    license: str = ""
-    license_name: str = ""
-    license_link: str = ""
-    languages: tuple[str, ...] = ()
-    tags: tuple[str, ...] = ()
-    datasets: tuple[RepoId, ...] = ()
-    pipeline_tag: str = "text-generation"
-    visibility: Literal["public", "private"] = "public"
-    suites: tuple[Name, ...] = ()
+    license: str = Field(default="", description="licence id of the Hub; empty: not stated")
+    license_name: str = Field(default="", description='name, for `license = "other"`')
+    license_link: str = Field(default="", description='URL or file, for `license = "other"`')
+    languages: tuple[str, ...] = Field(default=(), description="ISO 639 codes such as `en`")
+    tags: tuple[str, ...] = Field(default=(), description="free tags of the cards")
+    datasets: tuple[RepoId, ...] = Field(default=(), description="training data, as Hub ids")
+    pipeline_tag: str = Field(default="text-generation", description="task of the Hub")
+    visibility: Literal["public", "private"] = Field(
+        default="public", description="what a new repo becomes after its first commit"
+    )
+    suites: tuple[Name, ...] = Field(default=(), description="evaluation suites to run")
 
 
 class ArmTable(Table):
     """`[arms.NAME]`: one line of training, saved at several steps."""
 
-    label: str = ""
-    steps: tuple[Name, ...] = Field(min_length=1)
+    label: str = Field(default="", description="the arm in words; empty takes its name")
+    steps: tuple[Name, ...] = Field(min_length=1, description="names of the saved steps")
 
 
 class StepTable(Table):
     """`[steps.NAME]`: what a step name stands for."""
 
-    optimizer_step: Whole | None = None
-    label: str = ""
+    optimizer_step: Whole | None = Field(
+        default=None, description="the trainer's count; read from names such as `s50` otherwise"
+    )
 
 
 class InputsTable(Table):
@@ -110,8 +115,10 @@ class TeacherTable(Table):
         description="files or globs, relative to the manifest"
     )
     claim: str = Field(description="the model the card would name")
-    requested: str = ""
-    hosting: Literal["api", "self"] = "api"
+    requested: str = Field(default="", description="the name that the script asked for")
+    hosting: Literal["api", "self"] = Field(
+        default="api", description="`self`: you ran the server, so its names are your own words"
+    )
     served: PathText = Field(
         default="", description="saved /v1/models answer of a self-hosted server"
     )
@@ -121,8 +128,10 @@ class TeacherTable(Table):
 class ProvenanceTable(Table):
     """`[provenance]`: who taught this family, and how it is known."""
 
-    status: Literal["logs", "reported", "none"]
-    reason: str = ""
+    status: Literal["logs", "reported", "none"] = Field(
+        description="`logs`: verified from files; `reported`: told by someone; `none`"
+    )
+    reason: str = Field(default="", description="why not `logs`; the cards print it")
     teacher: TeacherTable | None = None
     aliases: PathText = Field(default="", description="alias table that overrides the bundled one")
 
@@ -138,24 +147,32 @@ class ProvenanceTable(Table):
 class EvaluationTable(Table):
     """`[evaluation]`: how the suites are run."""
 
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        default="float32", description="in which the model computes; part of the protocol"
+    )
     device: str = Field(default="cpu", description="as torch names it: cpu, cuda, cuda:1, mps")
-    seed: Whole = 0
+    seed: Whole = Field(default=0, description="for sampling; recorded with each run")
 
 
 class CardTable(Table):
     """`[card]`: prose, reported figures, and what the usage section needs to say."""
 
-    prose: PathText = "prose"
-    reported: PathText = ""
-    max_model_len: Whole | None = None
-    vllm_flags: tuple[str, ...] = ()
+    prose: PathText = Field(default="prose", description="folder of hand-written sections")
+    reported: PathText = Field(default="", description="file of figures that others published")
+    max_model_len: Whole | None = Field(
+        default=None, description="context length to serve with, for the usage section"
+    )
+    vllm_flags: tuple[str, ...] = Field(
+        default=(), description="further vLLM flags, for the usage section"
+    )
 
 
 class HooksTable(Table):
     """`[hooks]`: commands of the user's own."""
 
-    before_push: Command = ""
+    before_push: Command = Field(
+        default="", description="shell command run once before a push; a failure stops it"
+    )
 
 
 class Manifest(Table):

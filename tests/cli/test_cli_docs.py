@@ -38,7 +38,7 @@ def json_shapes(folder: str) -> set[str]:
 
 def test_the_cli_reference_is_up_to_date() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "cogapp", "--check", "docs/cli.md"],
+        [sys.executable, "-m", "cogapp", "--check", "docs/cli.md", "docs/manifest.md"],
         cwd=ROOT,
         capture_output=True,
         text=True,
