@@ -124,6 +124,7 @@ def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> 
 def _opened(
     output: Output, targets: tuple[str, ...], family: Path | None
 ) -> tuple[Release, tuple[Member, ...]]:
+    from hubtools.release.base import compare_base
     from hubtools.release.context import open_release
     from hubtools.release.engine import walk
     from hubtools.release.locate import locate
@@ -133,6 +134,7 @@ def _opened(
     if found.manifest.inputs is not None and all(
         member.checkpoint is not None and member.checkpoint.is_dir() for member in members
     ):
+        compare_base(release)
         walk(release, execute=False)
     return release, members
 

@@ -36,6 +36,7 @@ class Release:
         session: the Hub, None for work that stays on this machine.
         hub: what the plan calls it: its URL, or `local` for the embedded one.
         remotes: state of each repo when the plan was made.
+        base_files: what the base's files were held against: `hub`, `local` (nothing), or not read.
         project: where the command runs; its `templates/` overrides the others.
         base: the base model's folder when it came from the Hub rather than the manifest.
     """
@@ -53,6 +54,7 @@ class Release:
     note: Callable[[str], None] = lambda text: None
     done: Done = field(default_factory=dict)
     base: Path | None = None
+    base_files: str = ""
     project: Path | None = None
 
     def templates(self) -> tuple[Path, ...]:

@@ -32,6 +32,7 @@ class Evidence:
         files: path → {size, sha256} of what is published beside the card.
         dtype: of the published weights.
         chat: whether a chat template is published.
+        base_files: what the base's files were held against, as in `Release`.
         released: repos of the family that exist, or are made by this release.
     """
 
@@ -44,6 +45,7 @@ class Evidence:
     dtype: str = ""
     chat: bool = False
     released: tuple[str, ...] = ()
+    base_files: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON object; `evidence_from_json` is the inverse."""
@@ -101,6 +103,7 @@ def gather(release: Release, member: Member) -> Evidence:
         dtype=merged.get("dtype", ""),
         chat=bool(merged.get("talk", {}).get("chat_template", False)),
         released=_released(release),
+        base_files=release.base_files,
     )
 
 

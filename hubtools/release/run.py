@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hubtools.checkpoint.base import resolve_base
 from hubtools.errors import CheckError, HubtoolsError, UsageError
 from hubtools.family.manifest import Member
 from hubtools.files import locked, write_json
 from hubtools.hub.diff import diff_files
 from hubtools.hub.model import README
 from hubtools.hub.remote import read_remote
+from hubtools.release.base import compare_base, fetch_base
 from hubtools.release.context import Release
 from hubtools.release.engine import publish_all, raise_failures, walk
 from hubtools.release.plan import Cell, Plan, RepoChange
@@ -36,6 +36,7 @@ def make_plan(release: Release) -> Plan:
         if release.session is not None and not nameless:
             read_remotes(release)
             findings += check_remote(release)
+        findings += compare_base(release)
     except HubtoolsError as error:
         if not any(finding.level == "error" for finding in findings):
             raise
@@ -156,18 +157,6 @@ def before_push(release: Release) -> None:
             detail=("Nothing was pushed; local work is kept.",),
             next="make it pass, then run the same command again",
         )
-
-
-def fetch_base(release: Release) -> None:
-    """Have the base's files here: the manifest's own copy, or a snapshot of the pinned commit.
-
-    Raises:
-        HubtoolsError: HT121, HT122, HT125 when the Hub does not have it, or not for this token.
-    """
-    table = release.family.manifest.family.base
-    if release.needs_base() and table.path is None and table.revision is not None:
-        release.note(f"· base {table.repo}@{table.revision[:7]} from the Hub (or its cache)")
-        release.base = resolve_base(table.repo, table.revision)
 
 
 def read_remotes(release: Release) -> None:
