@@ -8,7 +8,8 @@ from hubtools.card.lint import lint_card
 from hubtools.card.render import render_card
 from hubtools.errors import Finding
 from hubtools.family.manifest import Family, Member
-from hubtools.release.cards import card_input
+from hubtools.provenance.secrets import scan_text
+from hubtools.release.cards import card_input, prose_files
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
 
@@ -29,6 +30,15 @@ def foreseen(release: Release, member: Member) -> Iterator[Finding]:
         unstated = finding.id == "HT061" and not card.license  # HT513 says it once
         if finding.id not in _NEEDS_EVIDENCE | _SAID_BY_CHECK and not unstated:
             yield finding
+
+
+def secrets_in_prose(family: Family) -> Iterator[Finding]:
+    """HT250 with the line of the prose itself; unreadable files are told by `foreseen`."""
+    for file in prose_files(family):
+        try:
+            yield from scan_text(str(file), file.read_text(encoding="utf-8", errors="replace"))
+        except OSError:
+            continue
 
 
 def strays(family: Family) -> Iterator[Finding]:

@@ -125,7 +125,14 @@ def test_a_secret_in_prose_is_not_published(
     secret = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3h"
     (family / "prose").mkdir()
     (family / "prose" / "notes.md").write_text(f"Run it with HF_TOKEN={secret}\n")
+    story = refused(hub, hubtools("release", "--yes", str(family)), 3, "HT250")
+    assert "prose/notes.md:1" in story
+    assert secret not in story
+    (family / "prose" / "notes.md").unlink()
+    with (family / "base" / "LICENSE").open("a") as carried:
+        carried.write(f"token {secret}\n")
     story = refused(hub, hubtools("release", "--yes", str(family)), 3, "HT501")
+    assert "LICENSE:" in story
     assert secret not in story
 
 

@@ -16,7 +16,7 @@ from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
 from hubtools.release.context import Release
-from hubtools.release.foresee import foreseen, strays
+from hubtools.release.foresee import foreseen, secrets_in_prose, strays
 from hubtools.release.refuse import as_finding
 from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
@@ -57,6 +57,7 @@ def check_local(release: Release) -> list[Finding]:
     reported = release.family.manifest.card.reported
     if reported:
         findings += _caught(lambda: read_reported(release.family.resolve(reported)))
+    findings += secrets_in_prose(release.family)
     findings += strays(release.family)
     for member in release.targets:
         findings += _member(release, member)
