@@ -107,7 +107,7 @@ def keep_manifest(inferred: Inferred, repo: str, source: Path) -> Path:
     run = source.resolve()
     file = run.with_name(f"{run.name}.{repo.split('/')[1]}.hubtools") / FILE
     note = file.parent / ".hubtools" / "inferred.sha256"
-    old = file.read_text(encoding="utf-8") if file.is_file() else inferred.text
+    old = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else inferred.text
     written = note.read_text() if note.is_file() else ""
     if old != inferred.text and sha256_bytes(old.encode()) != written:
         raise UsageError(

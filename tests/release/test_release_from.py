@@ -56,6 +56,10 @@ def test_a_wrong_flag_can_be_corrected_on_the_next_try(family: Path) -> None:
     assert keep_manifest(first, "me/first", run) == keep_manifest(second, "me/first", run)
     kept = read_family(run.with_name("s4.first.hubtools")).manifest.family
     assert (kept.base.repo, kept.license) == ("lab/right", "apache-2.0")
+    file = keep_manifest(second, "me/first", run)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(UsageError, match="HT009"):
+        keep_manifest(second, "me/first", run)
 
 
 def test_a_directory_as_base_is_told_which_option_it_belongs_to(family: Path) -> None:

@@ -360,3 +360,20 @@ def test_members_that_failed_alike_give_that_exit_code(
     with pytest.raises(HubtoolsError, match="red/s0, red/s1") as caught:
         raise_failures(release, failures, finished)
     assert (caught.value.id, caught.value.exit_code) == ("HT502", code)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        "rm -r .hubtools/cards",
+        "for f in merged/*s4*/config.json; do tr a b < $f > t; cp t $f; done",
+    ],
+    ids=["removes", "changes"],
+)
+def test_a_hook_that_touches_what_is_sealed_publishes_nothing_else(
+    hub: LocalHub, hubtools: Hubtools, family: Path, hook: str
+) -> None:
+    with (family / "family.toml").open("a") as manifest:
+        manifest.write(f'\n[hooks]\nbefore_push = "{hook}"\n')
+    ended = hubtools("release", "--yes", str(family), "red/s4")
+    assert "after it was sealed" in refused(hub, ended, 1, "HT322")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubtools.digests import sha256_bytes
+from hubtools.errors import EnvironmentFailure
 from hubtools.family.manifest import Member
 from hubtools.files import write_json
 from hubtools.hub.diff import diff_files
@@ -40,11 +41,13 @@ def prepare(release: Release, member: Member) -> Prepared | None:
 
     Raises:
         CheckError: HT316, the Hub refuses the card's metadata; nothing was sent.
+        EnvironmentFailure: HT322, a file is not what was sealed; nothing was sent.
     """
     session = release.session
     assert session is not None
     remote = release.remotes[member.repo]
     files = local_files(release, member)
+    _as_sealed(release, member, files)
     diff = diff_files(remote, files)
     for file in diff.send:
         if file.path == README:  # refused metadata would fail the commit, after the upload
@@ -63,6 +66,20 @@ def prepare(release: Release, member: Member) -> Prepared | None:
     prepared = preupload(session, member.repo, diff.send, release.progress)
     release.journal.write("uploaded", member.id, repo=member.repo, files=len(diff.send))
     return Prepared(member, remote.head, diff, prepared)
+
+
+def _as_sealed(release: Release, member: Member, files: tuple[LocalFile, ...]) -> None:
+    """Between the seal and here lie a question and the user's own hook."""
+    for file in files:
+        there = file.source.is_file()
+        if not there or release.digests.sha256(file.source) != file.sha256:
+            raise EnvironmentFailure(
+                "HT322",
+                f"{file.path} {'changed' if there else 'went away'} after it was sealed",
+                where=str(file.source),
+                detail=(f"Nothing of {member.repo} was sent.",),
+                next="run the same command again; if a before_push hook did it, correct the hook",
+            )
 
 
 def publish(release: Release, prepared: Prepared) -> CommitResult:
