@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,17 +17,19 @@ from hubtools.errors import CheckError, UsageError
 _COLUMNS = ("source", "claimed", "requested", "reported in raw responses", "verdict")
 
 _WORDS = {
-    "RESOLVED": "✓ resolved: the API reports this name",
-    "CONSISTENT": "✓ consistent: a fixed version, repeated by the API",
-    "ECHO": "! echo: the API repeats the request",
+    "RESOLVED": "✓ resolved: the logs report this name, not a copy of the request",
+    "CONSISTENT": "✓ consistent: the logs report a fixed version",
+    "ECHO": "! echo: the responses repeat the request",
     "NAME-ONLY": "! name only: it does not single out weights",
     "PARTIAL": "! partial: not all responses say it",
     "UNVERIFIABLE": "! unverifiable: no response tells",
     "MIXED": "✗ mixed: more than one model answered",
     "CONTRADICTS-CLAIM": "✗ contradicts the claim",
-    "SUSPECT": "✗ suspect: the logs contradict themselves",
-    "UNREADABLE": "✗ unreadable",
 }
+"""A role's verdict in words."""
+
+_SUSPECT = "✗ suspect: see the first note"
+_DAMAGED = "! partial: some lines could not be counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +128,8 @@ def _job(
                 "HT208",
                 "a family's manifest says what is claimed and where the logs are",
                 where=str(folder / "family.toml"),
-                next=f"hubtools provenance verify {folder} (or name the log files, with the flags)",
+                next=f"hubtools provenance verify {shlex.quote(str(folder))} (or name the log "
+                "files instead, with the flags)",
             )
         return _from_manifest(folder)
     if not targets:
@@ -152,7 +156,8 @@ def _from_manifest(folder: Path) -> _Job:
             f"this family has no teacher logs to verify: status is {table.status!r}",
             where=family.where("provenance", "status"),
             detail=(f"reason: {table.reason}",),
-            next='set [provenance] status = "logs" and name the logs in [provenance.teacher]',
+            next="hubtools provenance verify 'logs/*.jsonl' --claim NAME (with your own files), or "
+            'set status = "logs" and name them in [provenance.teacher]',
         )
     return _Job(
         (teacher.logs,) if isinstance(teacher.logs, str) else teacher.logs,
@@ -176,18 +181,32 @@ def _rows(verdict: Mapping[str, Any]) -> Iterator[Sequence[str]]:
             verdict["claim"] or "—",
             ", ".join(role["requested"]) or "—",
             ", ".join(reported) or f"— 0/{n:,}",
-            _WORDS[role["verdict"]],
+            _word(role, verdict),
         )
 
 
+def _word(role: Mapping[str, Any], verdict: Mapping[str, Any]) -> str:
+    """A role's verdict; no tick where the logs as a whole do not earn it."""
+    word = _WORDS[role["verdict"]]
+    if not word.startswith("✓"):
+        return word
+    if verdict["suspicions"]:
+        return _SUSPECT
+    return _DAMAGED if verdict["bad_total"] else word
+
+
 def _story(output: Output, verdict: Mapping[str, Any]) -> None:
+    from hubtools.provenance.explain import GRADES
+
     for note in verdict["notes"]:
         output.note(f"note  {note}")
     files, start, end = verdict["files"], verdict["created"]["from"], verdict["created"]["to"]
-    when = f", responses of {start} to {end}" if start else ""
+    when = f", responses dated {start}" if start else ""
+    when += f" to {end}" if start != end else ""
     counted = f"{len(files):,} file{'' if len(files) == 1 else 's'}"
     lines = sum(file["lines"] for file in files)
     output.note(
-        f"verdict {verdict['verdict']}, evidence grade {verdict['grade']}: "
+        f"verdict {verdict['verdict']}, evidence grade {verdict['grade']} "
+        f"({GRADES[verdict['grade']]}): "
         f"{counted}, {lines:,} lines{when}"
     )

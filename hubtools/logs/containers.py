@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import gzip
 import os
+import shlex
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -52,19 +53,18 @@ def expand(patterns: Sequence[str], root: Path) -> list[Path]:
         if not files:
             raise UsageError(
                 "HT201",
-                f"no log file matches {pattern!r}",
+                f"no log file matches {pattern!r}; nothing was verified",
                 where=str(root),
-                detail=("Nothing was verified.",),
-                next=f"ls {root}, then correct the pattern (or remove it from the manifest)",
+                next=f"ls {shlex.quote(str(root))}, then correct the pattern",
             )
         for file in files:
             real = file.resolve()
             if not os.path.isabs(pattern) and not real.is_relative_to(home):
                 raise UsageError(
                     "HT202",
-                    f"the log pattern {pattern!r} leads outside the project",
+                    f"the log pattern {pattern!r} leads outside the project; nothing was read",
                     where=str(file),
-                    detail=(f"A relative pattern stays below {root}. Nothing was read.",),
+                    detail=(f"a relative pattern stays below {root}",),
                     next=f"move the logs below {root}, or write the pattern as an absolute path",
                 )
             found.setdefault(real, file)
@@ -109,10 +109,9 @@ def open_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     except OSError as error:
         raise EnvironmentFailure(
             "HT203",
-            f"cannot read the log: {error.strerror or error}",
+            f"cannot read the log: {error.strerror or error}; nothing was verified",
             where=str(path),
-            detail=("Nothing was verified.",),
-            next=f"ls -l {path}, then fix its permissions",
+            next=f"ls -l {shlex.quote(str(path))}, then fix its permissions",
         ) from error
 
 

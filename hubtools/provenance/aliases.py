@@ -12,10 +12,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hubtools.errors import UsageError
 from hubtools.provenance.names import same
+
+Kind = Literal["provider", "third party"]
+"""Whose page a source is; a row that does not say counts as a third party's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Alias:
     since: float | None
     until: float | None
     source: str
+    kind: Kind
     retrieved: str
 
 
@@ -37,6 +41,7 @@ class Introduced:
     name: str
     since: float
     source: str
+    kind: Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +128,30 @@ def _tables(data: Mapping[str, Any], key: str, where: str) -> list[tuple[int, di
 
 
 def _alias(row: Mapping[str, Any], where: str) -> Alias:
-    _check_keys(row, {"name", "target", "source", "retrieved"}, {"from", "to"}, where)
+    _check_keys(row, {"name", "target", "source", "retrieved"}, {"from", "to", "kind"}, where)
     return Alias(
         str(row["name"]),
         str(row["target"]),
         _time(row.get("from"), where),
         _time(row.get("to"), where),
         str(row["source"]),
+        _kind(row, where),
         str(row["retrieved"]),
     )
 
 
 def _introduced(row: Mapping[str, Any], where: str) -> Introduced:
-    _check_keys(row, {"name", "date", "source", "retrieved"}, set(), where)
-    return Introduced(str(row["name"]), _time(row["date"], where) or 0.0, str(row["source"]))
+    _check_keys(row, {"name", "date", "source", "retrieved"}, {"kind"}, where)
+    since = _time(row["date"], where) or 0.0
+    return Introduced(str(row["name"]), since, str(row["source"]), _kind(row, where))
+
+
+def _kind(row: Mapping[str, Any], where: str) -> Kind:
+    kind: Kind
+    for kind in ("provider", "third party"):
+        if row.get("kind", "third party") == kind:
+            return kind
+    raise _refused('needs kind = "provider" or "third party"', where)
 
 
 def _check_keys(row: Mapping[str, Any], needed: set[str], more: set[str], where: str) -> None:
@@ -157,8 +172,8 @@ def _time(value: Any, where: str) -> float | None:
 def _refused(what: str, where: str) -> UsageError:
     return UsageError(
         "HT205",
-        f"the alias table {what}",
+        f"the alias table {what}; nothing was verified",
         where=where,
-        detail=("Nothing was verified.",),
-        next="correct the table, or remove `aliases` from [provenance] to use the bundled one",
+        next="correct the table, or leave out --aliases (in a manifest: [provenance] aliases) to "
+        "use the bundled one",
     )

@@ -30,6 +30,7 @@ class Pair:
     Args:
         order: rank of its first response among all records.
         since, until: first and last `created`, Unix seconds.
+        since_at: `file:line` of the response created first.
         fallback: the request itself offered the reported name as a fallback.
     """
 
@@ -39,6 +40,7 @@ class Pair:
     n: int = 0
     since: float | None = None
     until: float | None = None
+    since_at: str = ""
     fallback: bool = False
 
 
@@ -143,6 +145,8 @@ def _count(total: Tally, item: Record, order: int) -> None:
     if order < pair.order:
         pair.file, pair.line, pair.order = item.file, item.line, order
     pair.n += 1
+    if when is not None and (pair.since is None or when < pair.since):
+        pair.since_at = f"{item.file}:{item.line}"
     pair.since, pair.until = _widened(pair.since, pair.until, when)
     pair.fallback = pair.fallback or item.reported in item.offered
 

@@ -1,6 +1,7 @@
 """A verdict in words for a card (pure): what was seen, and what it is worth.
 
-The reported name is printed as reported, an alias never as an identity.
+Logs come from the publisher, who could have written them: no sentence says more than what they
+report. The reported name is printed as reported, an alias never as an identity.
 """
 
 from __future__ import annotations
@@ -8,33 +9,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_GRADES = {
-    "A": "as the provider delivered them",
-    "B": "as the client saved them from the API",
-    "C": "after a gateway that keeps the provider's model field",
+GRADES = {
+    "A": "what a provider's batch output holds",
+    "B": "responses as a client saves them",
+    "C": "responses as a gateway passes them on",
+    "E": "no model name that a server stated",
 }
+"""What the records of each grade look like; A is the best of A to F."""
 
-_WORTH = {
-    "RESOLVED": "The name was given by the API and not copied from the request.",
-    "CONSISTENT": "The requested name is a fixed version, and the responses repeat it.",
+_MEANS = {
+    "RESOLVED": "the responses carry another name than the request, so it is no mere echo of it",
+    "CONSISTENT": "the name is that of a fixed version, and no other was requested",
     "ECHO": (
-        "The responses only repeat the requested name, which the provider may point at other "
-        "weights at any time: they do not tell which model answered."
+        "the responses only repeat the requested name, which a provider may point at other weights "
+        "at any time, so they do not tell which model answered"
     ),
-    "NAME-ONLY": (
-        "It is a name only: at the time of the responses it does not single out one set of weights."
+    "NAME-ONLY": "the name does not single out one set of weights",
+    "PARTIAL": (
+        "some responses name no model or some lines could not be read, so this holds for the "
+        "counted responses alone"
     ),
-    "PARTIAL": "Not all of the logs support it, so this holds for the counted responses alone.",
-    "UNVERIFIABLE": "Which model answered cannot be told from these logs.",
-    "MIXED": "More than one model answered, so no single teacher can be named.",
-    "CONTRADICTS-CLAIM": "This contradicts the teacher that was claimed.",
-    "SUSPECT": "The logs contradict themselves, so nothing is concluded from them.",
-    "UNREADABLE": "No response could be read from the logs, so nothing is concluded from them.",
+    "UNVERIFIABLE": "these logs do not tell which model answered",
+    "MIXED": "more than one model is reported, so no single teacher can be named",
+    "CONTRADICTS-CLAIM": "the logs report another teacher than was claimed",
+    "SUSPECT": "the logs look altered or misdated, so nothing is concluded from them",
+    "UNREADABLE": "no response could be read, so nothing is concluded",
 }
 
-_SELF = (
-    "The teacher was served by the publisher, so this name is what the operator configured and is "
-    "no evidence of the weights."
+_LIMITS = (
+    "Nothing here shows that the logs are complete or unaltered, which weights answered, or that "
+    "this checkpoint was trained on the responses."
 )
 
 
@@ -45,78 +49,97 @@ def teacher_label(verdict: Mapping[str, Any]) -> str:
         verdict: what `Verdict.to_json` gives.
     """
     word = verdict["verdict"]
-    names = _reported(verdict)
-    if verdict["hosting"]["kind"] == "self" and word in ("NAME-ONLY", "PARTIAL"):
-        return f"{_self_name(verdict, names)} (self-hosted; the name is the operator's)"
+    names = " and ".join(_reported(verdict))
+    if _self_hosted(verdict):
+        name = verdict["claim"] if verdict["claim"] and "…/" in names else names
+        return f"{name} (self-hosted; the name is the operator's)"
     if word in ("RESOLVED", "CONSISTENT"):
-        return f"{' and '.join(names)} (as the API reports)"
+        return f"{names} (as the publisher's logs report)"
     if word == "NAME-ONLY":
-        return f"{' and '.join(names)} (a name the API reports; weights not identified)"
+        return f"{names} (a name in the publisher's logs; weights not identified)"
     if word == "ECHO":
-        return f"not disclosed (the API repeats the requested {' and '.join(names)})"
+        return f"not disclosed (the responses repeat the requested {names})"
     if word == "PARTIAL" and names:
-        return f"{' and '.join(names)} (reported in part of the logs)"
+        return f"{names} (in part of the publisher's logs)"
     return "not established by the logs"
 
 
 def paragraph(verdict: Mapping[str, Any]) -> str:
-    """One paragraph of Markdown about the teacher: counts per role, time, evidence, worth.
+    """One paragraph of Markdown about the teacher: counts per role, time, worth, limits.
 
     Args:
         verdict: what `Verdict.to_json` gives.
     """
-    sentences = [_counted(name, role) for name, role in verdict["roles"].items() if role["n"]]
+    counted = [_counted(name, role) for name, role in verdict["roles"].items() if role["n"]]
+    sentences = []
+    if counted:
+        sentences.append(f"The log files that the publisher supplied report {'; '.join(counted)}.")
     start, end = verdict["created"]["from"], verdict["created"]["to"]
     if start:
         days = start[:10] if start[:10] == end[:10] else f"{start[:10]} to {end[:10]}"
-        sentences.append(f"The responses were created {days} (UTC).")
-    if grade := _GRADES.get(verdict["grade"]):
-        sentences.append(f"Evidence grade {verdict['grade']}: responses {grade}.")
-    sentences += _worth(verdict)
-    if verdict["bad_total"]:
-        sentences.append(f"{verdict['bad_total']:,} lines of the logs could not be counted.")
-    n = len(verdict["files"])
-    sentences.append(f"Checked on {n:,} log {'file' if n == 1 else 'files'} known by digest.")
+        sentences.append(f"They date the responses {days} (UTC).")
+    sentences.append(_meaning(verdict))
+    if grade := GRADES.get(verdict["grade"]):
+        sentences.append(
+            f"Grade {verdict['grade']} (of A to F) means: the records have the form of {grade}, "
+            "which can be imitated."
+            if verdict["grade"] != "E"
+            else f"Grade E (of A to F) means: the records hold {grade}."
+        )
+    sentences += [*_operator(verdict), _LIMITS]
+    if verdict["files"]:
+        sentences.append(
+            "The sha256 digest of each log file is in `.hubtools/provenance.json`: whoever is "
+            "given the logs can tell by it whether they are the files that were counted."
+        )
     return " ".join(sentences)
 
 
-def _worth(verdict: Mapping[str, Any]) -> list[str]:
+def _meaning(verdict: Mapping[str, Any]) -> str:
     word = verdict["verdict"]
-    if verdict["hosting"]["kind"] != "self" or word not in ("NAME-ONLY", "PARTIAL"):
-        closing = ["This is what the API reported; it does not identify weights."]
-        return [_WORTH[word]] + (closing if word in ("RESOLVED", "CONSISTENT", "PARTIAL") else [])
-    weights = verdict["hosting"]["weights"]
-    stated = (
-        f"The operator states the weights' digest as `{weights.removeprefix('sha256:')}`; "
-        "who has those weights can repeat the run."
+    words = {role["verdict"] for role in verdict["roles"].values() if role["n"]}
+    weakest = ", the weakest of the roles' verdicts," if word in words and len(words) > 1 else ""
+    return f"{word}{weakest} means: {_MEANS[word]}."
+
+
+def _operator(verdict: Mapping[str, Any]) -> list[str]:
+    """What a server that the publisher ran changes."""
+    if not _self_hosted(verdict):
+        return []
+    weights = verdict["hosting"]["weights"].removeprefix("sha256:")
+    return [
+        "The publisher ran the server, so the name is what its operator configured.",
+        f"The operator states that it served the weights with digest `{weights}`; whoever has "
+        "those weights can compare it."
         if weights
-        else "The operator gave no digest of the weights."
-    )
-    return [_SELF, stated] + ([_WORTH[word]] if word == "PARTIAL" else [])
+        else "The operator gave no digest of the weights.",
+    ]
+
+
+def _self_hosted(verdict: Mapping[str, Any]) -> bool:
+    return verdict["hosting"]["kind"] == "self" and verdict["verdict"] in ("NAME-ONLY", "PARTIAL")
 
 
 def _counted(name: str, role: Mapping[str, Any]) -> str:
-    who = "responses whose role is not logged" if name == "unknown" else f"{name} responses"
+    n = role["n"]
+    who = "responses of unstated role" if name == "unknown" else f"{name} responses"
+    asked = f" (requested: {_requested(role)})" if role["requested"] else ""
     if not role["reported"]:
-        asked = f" ({_requested(role)})" if role["requested"] else ""
-        return f"None of the {role['n']:,} {who} reports a model that counts as evidence{asked}."
-    named = ", ".join(f"{_code(model)} in {k:,}" for model, k in role["reported"].items())
-    asked = f" ({_requested(role)})" if role["requested"] else ""
-    return f"Of {role['n']:,} {who}, the API reports {named}{asked}."
+        return f"no model that counts as evidence in {n:,} {who}{asked}"
+    if len(role["reported"]) == 1 and role["k"] == n:
+        return f"{_code(next(iter(role['reported'])))} in all {n:,} {who}{asked}"
+    named = " and ".join(f"{_code(model)} in {k:,}" for model, k in role["reported"].items())
+    return f"{named} of {n:,} {who}{asked}"
 
 
 def _requested(role: Mapping[str, Any]) -> str:
     names = " and ".join(map(_code, role["requested"]))
     source = ", by the publisher's configuration" if role["requested_from"] != "log" else ""
-    return f"requested: {names}{source}"
+    return f"{names}{source}"
 
 
 def _reported(verdict: Mapping[str, Any]) -> list[str]:
     return sorted({name for role in verdict["roles"].values() for name in role["reported"]})
-
-
-def _self_name(verdict: Mapping[str, Any], names: list[str]) -> str:
-    return verdict["claim"] or " and ".join(names)
 
 
 def _code(name: str) -> str:

@@ -81,15 +81,18 @@ class Judge:
     def pair(self, asked: str, name: str, pair: Pair) -> str:
         """Verdict word of the responses that were asked for as `asked` and report `name`."""
         asked = asked or self.requested
-        targets = {row.target for row in self.aliases.within(name, pair.since, pair.until)}
-        moving = len(targets) > 1 or any(not _is(target, name) for target in targets)
         if asked and same(asked, name):
             return "CONSISTENT" if pinned(name) else "ECHO"
-        if moving or (self.claim and self.fits(name, pair) == "vaguer"):
+        if self.aliased(name, pair) or (self.claim and self.fits(name, pair) == "vaguer"):
             return "NAME-ONLY"
         if asked:
             return "RESOLVED"
         return "CONSISTENT" if pinned(name) else "NAME-ONLY"
+
+    def aliased(self, name: str, pair: Pair) -> bool:
+        """Whether `name` stood for something else, or for several things, at that time."""
+        targets = {row.target for row in self.aliases.within(name, pair.since, pair.until)}
+        return len(targets) > 1 or any(not _is(target, name) for target in targets)
 
     def overall(self, total: Tally) -> list[str]:
         """Verdict words that come from the logs as a whole."""

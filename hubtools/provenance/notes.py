@@ -2,43 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
 
 from hubtools.logs.records import BadLine
+from hubtools.provenance.aliases import Alias
 from hubtools.provenance.counts import Pair, RoleCount, Tally
 from hubtools.provenance.judge import Judge
 from hubtools.provenance.names import is_path, same, shown, snapshot_of
+from hubtools.provenance.suspicion import day, suspicions, whose
+
+_CLAIM = {
+    "alias": "is an alias, not a model's own name; the card names what the responses report: {}",
+    "snapshot": "names no version; the card names the one that the responses report: {}",
+    "vaguer": "says more than the responses, which report {}; the card names no more",
+    "repeated": "is an alias, which the responses repeat; the card does not call it the teacher",
+}
 
 
 def notes(total: Tally, judge: Judge) -> list[str]:
     """All notes on a set of logs, the grave ones first; each once."""
-    found = [*_grave(total, judge), *_damage(total)]
+    signs = [f"{sign.text} ({sign.more})" for sign in suspicions(total, judge)]
+    found = [*signs, *_claim(total, judge), *_damage(total)]
     for name, role in sorted(total.roles.items()):
         found += _role(name, role, judge)
     found += _hosting(total, judge)
     return list(dict.fromkeys(found))
 
 
-def _grave(total: Tally, judge: Judge) -> Iterator[str]:
-    if total.conflict_total:
-        yield (
-            f"response ids that occur with different bodies: {total.conflict_total:,}; a response "
-            f"was changed after it was logged ({'; '.join(total.conflicts[:3])})"
-        )
-    if n := total.bad_kinds["duplicate key"]:
-        places = _places(bad for bad in total.bad if bad.kind == "duplicate key")
-        yield (
-            f"lines with a JSON key twice: {n:,}, not counted; two readers can disagree about what "
-            f"they say ({places})"
-        )
-    for name, pair in judge.too_early(total):
-        birth = judge.aliases.birth(name)
-        if birth is not None and pair.since is not None:
-            yield (
-                f"{shown(name)} is reported for {_day(pair.since)}, but the name came into use on "
-                f"{_day(birth.since)} ({birth.source})"
-            )
+def _claim(total: Tally, judge: Judge) -> Iterator[str]:
+    """A claim that is another name than the reported one: a card prints only the latter."""
+    if judge.hosting is not None or not judge.claim:
+        return
+    found: dict[str, set[str]] = {}
+    for role in total.roles.values():
+        for (_, name), pair in role.pairs.items():
+            how = judge.fits(name, pair)
+            key = "repeated" if how == "same" and judge.aliased(name, pair) else how
+            found.setdefault(key, set()).add(shown(name))
+    for how, said in _CLAIM.items():
+        if names := found.get(how):
+            yield f"the claim {judge.claim} {said.format(' and '.join(sorted(names)))}"
 
 
 def _damage(total: Tally) -> Iterator[str]:
@@ -84,14 +87,9 @@ def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
 
 def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
     rows = judge.aliases.within(name, pair.since, pair.until)
-    if rows:
-        listed = ", ".join(dict.fromkeys(row.target for row in rows))
-        other = len(judge.aliases.rows(name)) > len(rows)
-        yield (
-            f"{name} stood for {listed} when these responses were made"
-            + (", for other weights at other times" if other else "")
-            + f" ({', '.join(dict.fromkeys(row.source for row in rows))})"
-        )
+    moved = len(judge.aliases.rows(name)) > 1
+    if rows and (moved or judge.aliased(name, pair)):
+        yield _meaning(name, rows, pair, moved=moved)
     if not asked or same(asked, name) or snapshot_of(name, asked):
         return
     listed_as = [
@@ -101,7 +99,8 @@ def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
     ]
     answered = f"{shown(asked)} was requested and {shown(name)} answered"
     if listed_as:
-        yield f"{asked} was an alias of {name} at the time ({listed_as[0].source})"
+        row = listed_as[0]
+        yield f"{asked} was an alias of {name} at the time, by {whose(row.kind)} ({row.source})"
     elif pair.fallback:
         yield f"{answered}, which the request allowed as a fallback"
     else:
@@ -109,11 +108,37 @@ def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
         yield from _retired(asked, pair, judge)
 
 
+def _meaning(name: str, rows: Sequence[Alias], pair: Pair, *, moved: bool) -> str:
+    """What a reported name stood for at the stated time of the responses, and who says so."""
+    if pair.since is None or pair.until is None:
+        when = "at times that the responses do not state,"
+    elif day(pair.since) == day(pair.until):
+        when = f"on {day(pair.since)}"
+    else:
+        when = f"from {day(pair.since)} to {day(pair.until)}"
+    told = []
+    for kind in dict.fromkeys(row.kind for row in rows):
+        own = [row for row in rows if row.kind == kind]
+        targets = ", then ".join(f"{row.target}{_period(row)}" for row in own)
+        sources = ", ".join(dict.fromkeys(row.source for row in own))
+        told.append(f"{targets}, by {whose(kind)}: {sources}")
+    what = "has stood for different weights" if moved else "is an alias"
+    return f"the name {name} {what}; {when} it meant {'; and '.join(told)}"
+
+
+def _period(row: Alias) -> str:
+    if row.since is None and row.until is None:
+        return ""
+    if row.until is None:
+        return f" (since {day(row.since or 0)})"
+    return f" ({day(row.since)} to {day(row.until)})" if row.since else f" (until {day(row.until)})"
+
+
 def _retired(asked: str, pair: Pair, judge: Judge) -> Iterator[str]:
     ends = [row.until for row in judge.aliases.rows(asked)]
     last = max((end for end in ends if end is not None), default=None)
     if last is not None and None not in ends and pair.until is not None and pair.until > last:
-        yield f"{asked} was out of use after {_day(last)} by the alias table"
+        yield f"{asked} was out of use after {day(last)} by the alias table"
 
 
 def _hosting(total: Tally, judge: Judge) -> Iterator[str]:
@@ -137,7 +162,3 @@ def _hosting(total: Tally, judge: Judge) -> Iterator[str]:
             )
         else:
             yield "the reported name is in the saved model list of the server"
-
-
-def _day(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -99,9 +100,8 @@ def _read(
         if _digest(path, cache) != digest:
             raise EnvironmentFailure(
                 "HT206",
-                "a log file changed while it was read",
+                "a log file changed while it was read; nothing was verified",
                 where=str(path),
-                detail=("Nothing was verified.",),
                 next="wait until its writer has ended, then run the same command again",
             )
         progress("read logs", done, len(paths), "files")
@@ -113,10 +113,9 @@ def _digest(path: Path, cache: DigestCache) -> str:
     except OSError as error:
         raise EnvironmentFailure(
             "HT203",
-            f"cannot read the log: {error.strerror or error}",
+            f"cannot read the log: {error.strerror or error}; nothing was verified",
             where=str(path),
-            detail=("Nothing was verified.",),
-            next=f"ls -l {path}, then fix its permissions",
+            next=f"ls -l {shlex.quote(str(path))}, then fix its permissions",
         ) from error
 
 
@@ -135,9 +134,10 @@ def read_hosting(served: Path | None, weights: str) -> Hosting:
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(
             "HT204",
-            "the saved model list is not an answer of /v1/models",
+            "the saved model list is not an answer of /v1/models; nothing was verified",
             where=str(served),
-            detail=('expected {"data": [{"id": …}, …]}', "Nothing was verified."),
-            next=f"curl http://HOST:PORT/v1/models > {served}",
+            detail=('expected {"data": [{"id": …}, …]}',),
+            next="save the server's answer there again (curl http://HOST:PORT/v1/models), or leave "
+            "out --served (in a manifest: served)",
         ) from error
     return Hosting(names, sha256_bytes(data), weights)

@@ -6,7 +6,7 @@ A verdict says what an API reported. It never says which weights ran.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from hubtools.provenance.counts import RoleCount, tally
 from hubtools.provenance.judge import SEVERITY, Hosting, Judge
 from hubtools.provenance.names import shown
 from hubtools.provenance.notes import notes
+from hubtools.provenance.suspicion import Suspicion, suspicions
 
 RULES_VERSION = 1
 """Part of a verify stage's key: raised when the same logs may get another verdict."""
@@ -33,6 +34,7 @@ class Verdict:
         roles: role → counts and verdict, as in `to_json`.
         created: first and last response time, ISO 8601 UTC, None when no response has one.
         first_mismatch: first response whose name does not fit.
+        suspicions: why the logs are suspect, the gravest first.
         files: `{path, sha256, lines, records}` each; digests are added by the caller that reads.
     """
 
@@ -50,6 +52,7 @@ class Verdict:
     hosting: Hosting | None = None
     rules: int = RULES_VERSION
     copies: int = 0
+    suspicions: Sequence[Suspicion] = ()
 
     def to_json(self) -> dict[str, Any]:
         """JSON object for `--json`, facts and the release record."""
@@ -67,6 +70,7 @@ class Verdict:
             "created": dict(self.created),
             "roles": {name: dict(role) for name, role in self.roles.items()},
             "first_mismatch": None if self.first_mismatch is None else dict(self.first_mismatch),
+            "suspicions": [asdict(sign) for sign in self.suspicions],
             "hosting": hosting or {"kind": "api"},
             "copies": self.copies,
             "files": [dict(file) for file in self.files],
@@ -127,6 +131,7 @@ def verify(
         notes=notes(total, judge),
         hosting=hosting,
         copies=total.copies,
+        suspicions=tuple(suspicions(total, judge)),
     )
 
 

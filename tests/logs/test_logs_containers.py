@@ -20,6 +20,12 @@ def zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
+def reads_when_joined(error: UsageError) -> bool:
+    """A release puts message and details on one line with `; ` between: no new sentence there."""
+    told = [error.message, *error.detail]
+    return not any(part.endswith(".") or part[0].isupper() for part in told)
+
+
 SKIPPED_FRAME = b"\x50\x2a\x4d\x18" + (3).to_bytes(4, "little") + b"abc"
 
 PACKINGS = {
@@ -122,6 +128,7 @@ def test_a_pattern_without_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         expand(["*.jsonl"], tmp_path)
     assert error.value.id == "HT201"
+    assert reads_when_joined(error.value)
     assert "'*.jsonl'" in error.value.message
 
 
@@ -135,6 +142,7 @@ def test_relative_patterns_cannot_leave_the_project(tmp_path: Path) -> None:
         with pytest.raises(UsageError) as error:
             expand([pattern], home)
         assert error.value.id == "HT202", pattern
+        assert reads_when_joined(error.value)
     assert expand([str(outside)], home) == [outside]
 
 

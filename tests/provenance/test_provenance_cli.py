@@ -61,10 +61,43 @@ def test_a_confirmed_claim_is_a_table_and_exit_0(project: Path, capsys) -> None:
     assert out.splitlines() == [
         "source\tclaimed\trequested\treported in raw responses\tverdict",
         "agent\tDeepSeek V4 Flash\tdeepseek-chat\tdeepseek-v4-flash 6/6\t"
-        "✓ resolved: the API reports this name",
+        "✓ resolved: the logs report this name, not a copy of the request",
     ]
     assert "note  deepseek-chat was an alias of deepseek-v4-flash" in err
-    assert "verdict RESOLVED, evidence grade B: 1 file, 6 lines" in err
+    grade = "evidence grade B (responses as a client saves them)"
+    assert f"verdict RESOLVED, {grade}: 1 file, 6 lines, responses dated 2026-" in err
+
+
+def test_a_row_has_no_tick_when_the_logs_as_a_whole_have_none(project: Path, capsys) -> None:
+    log = project / "logs" / "run.jsonl"
+    log.write_text(log.read_text() + "not json\n")
+    code, out, err = run(capsys, "logs")
+    assert code == 0
+    assert out.splitlines()[1].endswith("\t! partial: some lines could not be counted")
+    assert "verdict PARTIAL" in err
+    write_log(log, ["deepseek-v4-flash"] * 3)
+    log.write_text(log.read_text().replace("1781000000", "1745300000"))
+    code, out, err = run(capsys, "logs")
+    assert code == 3
+    assert out.splitlines()[1].endswith("\t✗ suspect: see the first note")
+    assert "✓" not in out
+    first = next(line for line in err.splitlines() if line.startswith("note  "))
+    assert "that name came into use on 2026-04-24" in first
+    assert "error[HT211]: the logs are suspect: deepseek-v4-flash is reported for 2025-" in err
+
+
+def test_an_alias_as_claim_passes_with_a_word(project: Path, capsys) -> None:
+    code, _, err = run(capsys, "logs", "--claim", "deepseek-chat")
+    assert code == 0
+    assert "note  the claim deepseek-chat is an alias" in err
+
+
+def test_an_empty_log_stops_at_the_log(project: Path, capsys) -> None:
+    (project / "logs" / "run.jsonl").write_text("")
+    code, _, err = run(capsys, "logs")
+    assert code == 3
+    assert "error[HT212]" in err
+    assert "at logs/run.jsonl\n" in err
 
 
 def test_json_is_one_object(project: Path, capsys) -> None:

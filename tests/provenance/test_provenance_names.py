@@ -93,6 +93,9 @@ def test_the_table_has_dates_sources_and_no_gaps_for_a_name() -> None:
     for row in TABLE.aliases:
         assert row.source.startswith("https://")
         assert row.retrieved
+        official = ("https://api-docs.deepseek.com/", "https://huggingface.co/deepseek-ai/")
+        assert (row.kind == "provider") == row.source.startswith(official)
+    assert all(row.kind == "provider" for row in TABLE.introduced)
     for name in {row.name for row in TABLE.aliases}:
         rows = TABLE.rows(name)
         for earlier, later in pairwise(rows):
@@ -129,6 +132,7 @@ def test_a_project_replaces_the_rows_of_a_name(tmp_path: Path) -> None:
     assert [row.target for row in table.rows("deepseek-chat")] == ["Own-Model"]
     assert table.rows("deepseek-reasoner") == TABLE.rows("deepseek-reasoner")
     assert table.introduced == TABLE.introduced
+    assert table.rows("deepseek-chat")[0].kind == "third party"
     assert AliasTable().within("deepseek-chat", 0, 1) == ()
 
 
@@ -139,6 +143,7 @@ def test_a_project_replaces_the_rows_of_a_name(tmp_path: Path) -> None:
         ("schema = 2", "schema = 1"),
         (OWN + "[[allias]]\n", "only [[alias]]"),
         (OWN.replace('target = "Own-Model"\n', ""), "lacks target"),
+        (OWN + 'kind = "rumour"\n', 'kind = "provider" or "third party"'),
         (OWN + "form = 1\n", "unknown keys: form"),
         (OWN + "from = 2026-01-01\n", "needs times like"),
         ("schema = 1\nalias = 3", "needs [[alias]] tables"),
@@ -149,6 +154,8 @@ def test_a_wrong_table_is_told_where(text: str, said: str) -> None:
         parse_aliases(text, "t.toml")
     assert error.value.id == "HT205"
     assert said in str(error.value)
+    assert error.value.message.endswith("; nothing was verified")
+    assert error.value.detail == ()
 
 
 def test_a_missing_table_is_told(tmp_path: Path) -> None:

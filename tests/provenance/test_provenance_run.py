@@ -108,6 +108,8 @@ def test_another_file_is_no_model_list(logs: Path, text: str) -> None:
     with pytest.raises(UsageError) as error:
         verify_logs(["logs"], logs, "", hosting="self", served=served)
     assert error.value.id == "HT204"
+    assert error.value.message.endswith("; nothing was verified")
+    assert error.value.detail == ('expected {"data": [{"id": …}, …]}',)
     assert str(served) in error.value.where
 
 
@@ -134,6 +136,10 @@ def test_an_unreadable_log_is_named(logs: Path, monkeypatch: pytest.MonkeyPatch)
         with pytest.raises(EnvironmentFailure) as error:
             verifying()
         assert (error.value.id, error.value.where) == ("HT203", str(path))
+        assert error.value.message == (
+            "cannot read the log: Permission denied; nothing was verified"
+        )
+        assert error.value.detail == ()
 
 
 def test_the_rules_have_a_digest(monkeypatch: pytest.MonkeyPatch) -> None:

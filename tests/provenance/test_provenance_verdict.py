@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from verdict_support import APRIL_2025, JUNE_2026, judge, records
 
 from hubtools.logs.records import BadLine
+from hubtools.provenance.explain import teacher_label
 from hubtools.provenance.judge import SEVERITY, Hosting
 from hubtools.provenance.verdict import STOPPING, verify
 
 OCTOBER_2026 = 1791000000.0
+ECHOED_R1 = judge(
+    records(2, "deepseek-reasoner", "deepseek-reasoner", created=APRIL_2025), claim="DeepSeek R1"
+)
 
 
 def test_an_alias_answered_by_one_name_is_resolved() -> None:
@@ -34,7 +38,11 @@ def test_an_alias_answered_by_one_name_is_resolved() -> None:
     assert verdict["created"] == {"from": "2026-06-09T10:13:20Z", "to": "2026-06-09T10:13:20Z"}
     assert verdict["first_mismatch"] is None
     assert any("deepseek-chat was an alias of deepseek-v4-flash" in n for n in verdict["notes"])
-    assert any("for other weights at other times" in note for note in verdict["notes"])
+    assert verdict["notes"][0] == (
+        "the name deepseek-v4-flash has stood for different weights; on 2026-06-09 it meant "
+        "DeepSeek-V4-Flash (2026-04-24 to 2026-07-31), by the provider's page: "
+        "https://api-docs.deepseek.com/news/news260424"
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,7 +77,59 @@ def test_a_name_with_several_weights_in_the_window_is_a_name_only() -> None:
     assert judge(records(3, created=None)).verdict == "NAME-ONLY"
     moved = judge(records(3, requested="deepseek-flash", created=OCTOBER_2026))
     assert moved.verdict == "NAME-ONLY"
-    assert any("stood for DeepSeek-V4.1-Flash" in note for note in moved.notes)
+    assert any("meant DeepSeek-V4.1-Flash (since 2026-09-10)" in note for note in moved.notes)
+
+
+def test_an_alias_is_told_with_its_time_and_whose_word_that_is() -> None:
+    (third,) = (note for note in ECHOED_R1.notes if "meant" in note)
+    assert "on 2025-04-22 it meant DeepSeek-R1 (2025-01-20 to 2025-05-28)" in third
+    assert "by a third party's page: https://" in third
+    (timeless,) = (n for n in judge(records(2, created=None)).notes if "meant" in n)
+    assert (
+        "; at times that the responses do not state, it meant DeepSeek-V4-Flash (2026-04-24 to "
+        "2026-07-31), then DeepSeek-V4-Flash-0731 (2026-07-31 to 2026-09-10), then "
+        "DeepSeek-V4.1-Flash (since 2026-09-10), by the provider's page: https://"
+    ) in timeless
+    only = judge(records(2, "deepseek-flash", "", created=OCTOBER_2026))
+    assert any(n.startswith("the name deepseek-flash is an alias; on 2026-10") for n in only.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reported", "claim", "said"),
+    [
+        (
+            "deepseek-chat", "deepseek-v4-flash", "deepseek-chat",
+            "the claim deepseek-chat is an alias, not a model's own name; the card names what the "
+            "responses report: deepseek-v4-flash",
+        ),
+        (
+            "gpt-4o", "gpt-4o-2024-08-06", "gpt-4o",
+            "the claim gpt-4o names no version; the card names the one that the responses report: "
+            "gpt-4o-2024-08-06",
+        ),
+        (
+            "fast", "gpt-4o", "gpt-4o-2024-08-06",
+            "the claim gpt-4o-2024-08-06 says more than the responses, which report gpt-4o; the "
+            "card names no more",
+        ),
+        (
+            "deepseek-chat", "deepseek-chat", "deepseek-chat",
+            "the claim deepseek-chat is an alias, which the responses repeat; the card does not "
+            "call it the teacher",
+        ),
+    ],
+)  # fmt: skip
+def test_a_claim_by_another_name_is_noted_and_not_put_on_the_card(
+    asked: str, reported: str, claim: str, said: str
+) -> None:
+    verdict = judge(records(5, reported, asked), claim=claim)
+    assert verdict.notes[0] == said
+    label = teacher_label(verdict.to_json())
+    assert label.startswith("not disclosed" if asked == reported else f"{reported} (")
+
+
+def test_a_claim_by_the_reported_name_needs_no_note() -> None:
+    assert not any("the claim" in n for n in judge(records(5), claim="DeepSeek V4 Flash").notes)
 
 
 def test_a_second_name_is_mixed_however_rare() -> None:

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from verdict_support import judge, records
+from verdict_support import APRIL_2025, judge, records
 
 from hubtools.errors import CheckError
 from hubtools.facts import FactSet, facts_from_json
@@ -36,27 +36,33 @@ EXAMPLES = {
 
 
 def test_a_resolved_teacher_in_words() -> None:
-    assert teacher_label(RESOLVED) == "deepseek-v4-flash (as the API reports)"
+    assert teacher_label(RESOLVED) == "deepseek-v4-flash (as the publisher's logs report)"
     assert paragraph(RESOLVED) == (
-        "Of 1,156 agent responses, the API reports `deepseek-v4-flash` in 1,156 (requested: "
-        "`deepseek-chat`). Of 671 user responses, the API reports `deepseek-v4-flash` in 671 "
-        "(requested: `deepseek-chat`). The responses were created 2026-06-09 (UTC). Evidence "
-        "grade B: responses as the client saved them from the API. The name was given by the API "
-        "and not copied from the request. This is what the API reported; it does not identify "
-        "weights. Checked on 2 log files known by digest."
+        "The log files that the publisher supplied report `deepseek-v4-flash` in all 1,156 agent "
+        "responses (requested: `deepseek-chat`); `deepseek-v4-flash` in all 671 user responses "
+        "(requested: `deepseek-chat`). They date the responses 2026-06-09 (UTC). RESOLVED means: "
+        "the responses carry another name than the request, so it is no mere echo of it. Grade B "
+        "(of A to F) means: the records have the form of responses as a client saves them, which "
+        "can be imitated. Nothing here shows that the logs are complete or unaltered, which "
+        "weights answered, or that this checkpoint was trained on the responses. The sha256 "
+        "digest of each log file is in `.hubtools/provenance.json`: whoever is given the logs can "
+        "tell by it whether they are the files that were counted."
     )
 
 
 def test_an_echoed_alias_is_no_identity() -> None:
-    assert teacher_label(ECHO) == "not disclosed (the API repeats the requested deepseek-chat)"
+    label = "not disclosed (the responses repeat the requested deepseek-chat)"
+    assert teacher_label(ECHO) == label
     assert "they do not tell which model answered" in paragraph(ECHO)
 
 
 def test_a_server_of_ones_own_in_words() -> None:
     assert teacher_label(OWN) == "smol (self-hosted; the name is the operator's)"
     text = paragraph(OWN)
-    assert "is no evidence of the weights" in text
-    assert f"the weights' digest as `{'1' * 64}`" in text
+    assert "the name is what its operator configured" in text
+    assert (
+        f"the operator states that it served the weights with digest `{'1' * 64}`" in text.lower()
+    )
     bare = {**OWN, "hosting": {**OWN["hosting"], "weights": ""}}
     assert "gave no digest of the weights" in paragraph(bare)
 
@@ -68,6 +74,11 @@ def test_every_verdict_has_words_and_only_good_ones_a_name(word: str) -> None:
     text, label = paragraph(verdict), teacher_label(verdict)
     assert text.endswith(".")
     assert "  " not in text
+    assert f"{word} means: " in text
+    assert f"Grade {verdict['grade']} (of A to F) means: " in text
+    assert "Nothing here shows that the logs are complete or unaltered" in text
+    assert "API" not in text
+    assert "API" not in label
     assert (label == "not established by the logs") == (word in {*STOPPING, "UNVERIFIABLE"})
 
 
@@ -83,6 +94,7 @@ def test_only_stopping_verdicts_stop(word: str) -> None:
         return
     with pytest.raises(CheckError) as error:
         require_acceptable(EXAMPLES[word], "family.toml:3")
+    assert error.value.where
     ids = {"SUSPECT": "HT211", "UNREADABLE": "HT212"}
     assert error.value.id == ids.get(word, "HT210")
     assert error.value.next
@@ -104,10 +116,92 @@ def test_a_contradicted_claim_is_told_with_counts_and_place() -> None:
             "        agent.jsonl:1 is the first mismatch: it reports model-y",
             "Nothing was published.",
         ],
-        "next": "correct the claim, or leave out the file; releasing with a contradicted claim "
-        "is not possible",
+        "next": "run again with the logs of the training data alone; if these hold all the models, "
+        "no single teacher can be claimed",
         "exit_code": 3,
     }
+
+
+def stopped(verdict: dict, claim_where: str = "family.toml:3") -> CheckError:
+    with pytest.raises(CheckError) as error:
+        require_acceptable(verdict, claim_where)
+    return error.value
+
+
+def test_a_contradicted_claim_is_answered_by_the_claim_to_make() -> None:
+    verdict = EXAMPLES["CONTRADICTS-CLAIM"]
+    assert 'claim = "deepseek-v4-flash" at family.toml:3' in stopped(verdict).next
+    assert "(--claim deepseek-v4-flash)" in stopped(verdict, "--claim").next
+
+
+CHANGED = replace(records(1)[0], body="other", line=99)
+
+
+@pytest.mark.parametrize(
+    ("group", "message", "where", "advice"),
+    [
+        (
+            records(3, created=APRIL_2025),
+            "the logs are suspect: deepseek-v4-flash is reported for 2025-04-22, but that name "
+            "came into use on 2026-04-24",
+            "agent.jsonl:1",
+            "look at `created` in agent.jsonl:1",
+        ),
+        (
+            [*records(5), CHANGED],
+            "the logs are suspect: a response id occurs with different contents, so a response "
+            "was changed after it was logged",
+            "agent.jsonl:1",
+            "compare agent.jsonl:1 with its other copy",
+        ),
+        (
+            [*records(5), BadLine("a.jsonl", 7, "duplicate key", "'model'")],
+            "the logs are suspect: a line says a JSON key twice, so that two readers can "
+            "disagree about what was logged",
+            "a.jsonl:7",
+            "have a.jsonl:7 written again",
+        ),
+    ],
+    ids=["before its time", "changed", "duplicate key"],
+)
+def test_a_suspicion_is_told_by_its_cause_with_a_fix_that_fits(
+    group: list, message: str, where: str, advice: str
+) -> None:
+    error = stopped(judge(group).to_json())
+    assert (error.id, error.message, error.where) == ("HT211", message, where)
+    assert error.next.startswith(advice)
+    assert sum(line.startswith("see     ") for line in error.detail) == 1
+    assert 'or set [provenance] status = "reported"' in error.next
+    by_option = stopped(judge(group).to_json(), "--claim").next
+    assert "[provenance]" not in by_option
+    assert by_option.startswith(advice)
+
+
+def test_the_earliest_response_is_named_and_further_signs_follow() -> None:
+    late = records(2)
+    early = [replace(r, line=40, id="early") for r in records(1, created=APRIL_2025)]
+    verdict = judge(late, early, [CHANGED]).to_json()
+    assert [sign["cause"] for sign in verdict["suspicions"]] == [
+        "changed response",
+        "before its time",
+    ]
+    assert verdict["suspicions"][1]["where"] == "agent.jsonl:40"
+    assert any(line.startswith("also    deepseek-v4-flash is") for line in stopped(verdict).detail)
+    assert judge(late).suspicions == ()
+
+
+def test_roles_that_differ_get_the_weakest_word() -> None:
+    verdict = judge(records(3), records(2, "m-20240307", "m-20240307", role="user")).to_json()
+    text = paragraph(verdict)
+    assert "CONSISTENT, the weakest of the roles' verdicts, means: " in text
+
+
+def test_a_self_hosted_label_is_the_reported_name_unless_that_is_a_path() -> None:
+    own = Hosting()
+    named = judge(records(2, "smol-lm", "smol-lm"), claim="Smol LM", hosting=own).to_json()
+    assert teacher_label(named).startswith("smol-lm (")
+    path = judge(records(2, "/x/base", "/x/base"), claim="Smol LM", hosting=own).to_json()
+    assert teacher_label(path).startswith("Smol LM (")
 
 
 def test_a_verdict_becomes_facts_with_its_counts() -> None:
