@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
 import shutil
 import sys
@@ -16,7 +15,7 @@ from demo.base import make_base
 from demo.family import record, write_family
 from demo.hub import ROOT, publish_base
 from demo.shell import Shell
-from demo.state import DemoError, State
+from demo.state import DemoError, State, shown
 from demo.teacher import collect
 from demo.train import train
 from hubtools.cli.failure import show
@@ -54,9 +53,7 @@ def main() -> int:
 
 def _run(state: State, *, keep: bool) -> None:
     started, tell = time.monotonic(), state.output.note
-    tell(
-        f"Everything of this demo is kept under {os.path.relpath(state.root)}/ and can be deleted."
-    )
+    tell(f"Everything of this demo is kept under {shown(state.root)} and can be deleted.")
     family = state.root / "family"
     weights = make_base(state)["weights"]
     collect(state, family, weights)
@@ -107,8 +104,8 @@ def _load(state: State, shell: Shell) -> None:
 
 
 def _closing(state: State, family: Path) -> None:
-    root, folder = (shlex.quote(os.path.relpath(path)) for path in (state.root / ROOT, family))
-    program = shlex.quote(os.path.relpath(Path(sys.executable).with_name("hubtools")))
+    root, folder = (shlex.quote(shown(path)) for path in (state.root / ROOT, family))
+    program = shlex.quote(shown(Path(sys.executable).with_name("hubtools")))
     for line in (
         "Look at a card:",
         f"  {program} card show {SHOWN} --family {folder}",

@@ -7,13 +7,12 @@ cards that came of it; the demo works in a copy.
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
 import tomlkit
 
-from demo.state import State
+from demo.state import State, shown
 from hubtools.family.manifest import FILE
 from hubtools.files import write_atomic
 
@@ -36,7 +35,7 @@ def write_family(state: State, folder: Path, *, revision: str, weights: str) -> 
         write_atomic(file, text.encode())
     shutil.rmtree(folder / "prose", ignore_errors=True)
     shutil.copytree(CARDS / "prose", folder / "prose")
-    state.output.note(f"✓ manifest of this run: {os.path.relpath(file)}")
+    state.output.note(f"✓ manifest of this run: {shown(file)}")
 
 
 def manifest(file: Path, *, revision: str, weights: str) -> str:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo.state import DemoError, State
+from demo.state import DemoError, State, shown
 from hubtools.localhub.server import LocalHub
 
 
@@ -33,8 +33,10 @@ class Shell:
         Raises:
             DemoError: it failed; `hubtools` has said why by itself.
         """
-        shown = [_short(word) for word in words]
-        self.state.output.note(f"\n$ {shlex.join(shown)}")
+        typed = [shown(Path(word)) if os.path.isabs(word) else word for word in words]
+        # hubtools is told the Hub by --hub; other programs by their environment.
+        place = "" if words[0] == "hubtools" else f"HF_ENDPOINT={self.env['HF_ENDPOINT']} "
+        self.state.output.note(f"\n$ {place}{shlex.join(typed)}")
         log = self.state.log(words[0])
         log.parent.mkdir(parents=True, exist_ok=True)
         program = str(Path(sys.executable).with_name(words[0]))
@@ -48,11 +50,5 @@ class Shell:
                 check=False,
             )
         if done.returncode != 0:
-            where = f"; see {_short(str(log))}" if hide_output else ""
-            raise DemoError(f"`{shlex.join(shown)}` ended with {done.returncode}{where}")
-
-
-def _short(word: str) -> str:
-    """A path below the working directory, relative to it."""
-    path, here = Path(word), Path.cwd()
-    return str(path.relative_to(here)) if path.is_absolute() and path.is_relative_to(here) else word
+            where = f"; see {shown(log)}" if hide_output else ""
+            raise DemoError(f"`{shlex.join(typed)}` ended with {done.returncode}{where}")

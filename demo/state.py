@@ -16,6 +16,12 @@ Made = tuple[Iterable[Path], Mapping[str, Any]]
 """What a step hands back: the files it made, and facts that later steps read (JSON)."""
 
 
+def shown(path: Path) -> str:
+    """A path as a person types it: relative where it lies below the working directory."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
 class DemoError(Exception):
     """The demo cannot go on; the message says why, and what to do."""
 

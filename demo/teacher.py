@@ -22,7 +22,7 @@ import zstandard
 
 from demo import base
 from demo.questions import INSTRUCTION, evaluated_items, overlap, questions
-from demo.state import DemoError, Made, State
+from demo.state import DemoError, Made, State, shown
 from hubtools.digests import sha256_json
 from hubtools.files import write_atomic, write_json
 from hubtools.progress import Progress, silent
@@ -127,7 +127,7 @@ def _serving(state: State, progress: Progress = silent) -> Iterator[httpx.Client
                 progress(starting, 1, 1, "servers")
                 yield client
         except httpx.HTTPError as error:
-            raise DemoError(f"the teacher's server failed ({error}); see {log}") from error
+            raise DemoError(f"the teacher's server failed ({error}); see {shown(log)}") from error
         finally:
             assert server.stdin is not None
             server.stdin.close()
@@ -139,13 +139,13 @@ def _wait(server: subprocess.Popen[bytes], client: httpx.Client, log: Path) -> N
     until = time.monotonic() + 300
     while time.monotonic() < until:
         if server.poll() is not None:
-            raise DemoError(f"the teacher's server ended before it was ready; see {log}")
+            raise DemoError(f"the teacher's server ended before it was ready; see {shown(log)}")
         try:
             if client.get("/health", timeout=5).is_success:
                 return
         except httpx.TransportError:
             time.sleep(0.5)
-    raise DemoError(f"the teacher's server was not ready within 5 minutes; see {log}")
+    raise DemoError(f"the teacher's server was not ready within 5 minutes; see {shown(log)}")
 
 
 def _free_port() -> int:
