@@ -9,7 +9,8 @@ from hubtools.errors import AuthError, CheckError, Finding, HubtoolsError
 
 def as_finding(error: HubtoolsError, member: str = "") -> Finding:
     """A failure met while checking, as one line of the list."""
-    text = "; ".join([error.message, *error.detail])
+    details = [text for text in error.detail if not text.startswith("Nothing ")]
+    text = "; ".join([error.message, *details])
     return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
 
 
