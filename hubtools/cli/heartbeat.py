@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from hubtools.progress import Progress
 
-FIRST_AFTER = 1.0
+FIRST_AFTER = 3.0
 """Seconds after which work that has not ended gets its first line; quick work gets one in all."""
 LINE_EVERY = 5.0
 """Seconds between two lines about the same label."""

@@ -54,7 +54,7 @@ def _row(plan: Plan, target: str) -> tuple[str, ...]:
 
 def _base_row(plan: Plan) -> tuple[str, ...]:
     cells = (_short(plan.cell(stage, "base")) for stage in _STAGES)
-    return ("base", *cells, "-", "not published")
+    return ("base", *cells, "-", "-")
 
 
 def _short(cell: Cell | None) -> str:
