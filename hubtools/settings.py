@@ -17,7 +17,7 @@ from typing import Any
 
 from hubtools.errors import UsageError
 
-DEFAULTS = {"hub": "https://huggingface.co", "color": "auto", "state": ".hubtools"}
+DEFAULTS = {"hub": "https://huggingface.co", "color": "auto"}
 LOCAL = "local"
 _COLORS = ("auto", "always", "never")
 
@@ -29,13 +29,11 @@ class Settings:
     Args:
         hub: base URL of a Hub, or `local` for the embedded one.
         color: auto, always or never.
-        state: folder of plans, records and journal; relative to the manifest unless absolute.
         origins: setting → where its value came from, for example `--hub` or a file name.
     """
 
     hub: str
     color: str
-    state: Path
     origins: Mapping[str, str]
 
 
@@ -49,8 +47,8 @@ def resolve(
 
     Args:
         flags: setting → value from the command line, None when not given.
-        environ: the environment; the process's own by default. `HUBTOOLS_HUB`, `HUBTOOLS_COLOR`
-            and `HUBTOOLS_STATE` are read, and `HF_ENDPOINT` after `HUBTOOLS_HUB`.
+        environ: the environment; the process's own by default. `HUBTOOLS_HUB` and
+            `HUBTOOLS_COLOR` are read, and `HF_ENDPOINT` after `HUBTOOLS_HUB`.
         start: where to begin looking upwards for a pyproject.toml; default: the working directory.
 
     Raises:
@@ -65,7 +63,7 @@ def resolve(
             if key not in values:
                 values[key] = _checked(key, value, origin)
                 origins[key] = origin
-    return Settings(values["hub"], values["color"], Path(values["state"]), origins)
+    return Settings(values["hub"], values["color"], origins)
 
 
 def user_config(environ: Mapping[str, str]) -> Path:
@@ -98,8 +96,6 @@ def _sources(
             table = _table(project).get("tool", {}).get("hubtools", {})
             if not isinstance(table, dict):
                 raise _wrong("[tool.hubtools] must be a table", str(project))
-            if "state" in table:
-                table = {**table, "state": str(folder / str(table["state"]))}
             yield str(project), table
             break
     config = user_config(environ)

@@ -40,12 +40,11 @@ def test_each_source_beats_the_ones_below_it(tmp_path: Path) -> None:
 
 
 def test_each_value_has_its_own_origin(tmp_path: Path) -> None:
-    write(tmp_path / "pyproject.toml", '[tool.hubtools]\nstate = "var/hub"\n')
+    write(tmp_path / "pyproject.toml", '[tool.hubtools]\nhub = "local"\n')
     environ = {"HOME": str(tmp_path), "HUBTOOLS_COLOR": "never"}
     settings = resolve({}, environ=environ, start=tmp_path)
-    assert settings.state == tmp_path / "var/hub"
     assert (settings.color, settings.origins["color"]) == ("never", "HUBTOOLS_COLOR")
-    assert settings.origins["hub"] == "default"
+    assert (settings.hub, settings.origins["hub"]) == ("local", str(tmp_path / "pyproject.toml"))
 
 
 @pytest.mark.parametrize(

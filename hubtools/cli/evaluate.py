@@ -41,7 +41,13 @@ SCHEMA = "hubtools.evaluate/1"
     show_default=True,
     help="Environment variable with the server's key.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed for sampling.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Seed for sampling.",
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float32", "bfloat16", "float16"]),

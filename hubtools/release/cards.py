@@ -94,7 +94,7 @@ def read_prose(family: Family, member: Member) -> dict[str, str]:
     root = family.resolve(family.manifest.card.prose)
     sections: dict[str, str] = {}
     for folder in (root, root / f"{member.arm}-{member.step}"):
-        for file in sorted(folder.glob("*.md")):
+        for file in sorted(path for path in folder.glob("*.md") if path.is_file()):
             try:
                 sections[file.stem] = file.read_text(encoding="utf-8").strip() + "\n"
             except (OSError, UnicodeDecodeError) as error:
@@ -106,7 +106,8 @@ def read_prose(family: Family, member: Member) -> dict[str, str]:
 
 def prose_files(family: Family) -> list[Path]:
     """Every file that `read_prose` may read."""
-    return sorted(family.resolve(family.manifest.card.prose).glob("**/*.md"))
+    folder = family.resolve(family.manifest.card.prose)
+    return sorted(path for path in folder.glob("**/*.md") if path.is_file())
 
 
 def _facts(family: Family, evidence: Evidence) -> FactSet:

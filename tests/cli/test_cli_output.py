@@ -186,6 +186,7 @@ def test_progress_off_a_terminal_is_a_line_now_and_then(
     clock = [0.0]
     monkeypatch.setattr(heartbeat.time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(heartbeat, "TICK", 60)
+    monkeypatch.setattr(heartbeat, "FIRST_AFTER", 1.0)
     with Output().progress() as progress:
         for step in range(101):
             clock[0] = step / 10
