@@ -9,6 +9,7 @@ from typing import Literal
 
 from hubtools.card.blocks import PROSE_PREFIX, find_blocks, outside
 from hubtools.card.lint_claims import known_values
+from hubtools.card.lint_figures import unfounded
 from hubtools.card.model import BASE_MEMBER, CardInput
 from hubtools.card.rules import is_own, member_row
 from hubtools.card.text import number, numbers_in, values_of
@@ -32,15 +33,20 @@ _TEACHER = re.compile(r"\bteacher\b|\bdistill\w*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class _Paragraph:
-    """Hand-written lines that stand together: their section, first line, and place for messages."""
+    """Hand-written lines that stand together: their section, file, and first line in it."""
 
     section: str
     text: str
-    where: str
+    file: str
+    line: int
+
+    def place(self, offset: int = 0) -> str:
+        """`file:line` of a character of the text, for messages."""
+        return f"{self.file}:{self.line + self.text.count(chr(10), 0, offset)}"
 
 
 def text_findings(card: CardInput, body: str, skipped: int) -> Iterator[Finding]:
-    """HT014, HT017, HT021, HT022, HT041, HT050, HT051 in prose and outside the marked blocks.
+    """The rules about prose and about what stands outside the marked blocks.
 
     Args:
         card: what the text is held against.
@@ -73,9 +79,9 @@ def _named(
     line = start + 1
     for first, (section, count) in prose.items():
         if first <= line < first + count:
-            where = f"prose/{section}.md:{line - first + 1}"
-            return _Paragraph(section, "\n".join(lines[start:end]), where)
-    return _Paragraph("", "\n".join(lines[start:end]), f"README.md:{line + skipped}")
+            file = f"prose/{section}.md"
+            return _Paragraph(section, "\n".join(lines[start:end]), file, line - first + 1)
+    return _Paragraph("", "\n".join(lines[start:end]), "README.md", line + skipped)
 
 
 def _paragraph(card: CardInput, paragraph: _Paragraph) -> Iterator[Finding]:
@@ -99,6 +105,7 @@ def _paragraph(card: CardInput, paragraph: _Paragraph) -> Iterator[Finding]:
             "say what kind of spread it is and of how many values, or delete it",
         )
     yield from _foreign_numbers(card, paragraph)
+    yield from _unfounded(card, paragraph)
     yield from _mixed_table(card, paragraph)
     yield from _teacher_words(card, paragraph)
 
@@ -124,6 +131,20 @@ def _foreign_numbers(card: CardInput, paragraph: _Paragraph) -> Iterator[Finding
                 paragraph,
                 "delete it (the card shows it under Sister checkpoints), or name that checkpoint",
             )
+
+
+def _unfounded(card: CardInput, paragraph: _Paragraph) -> Iterator[Finding]:
+    """HT015: what reads as a result, but equals no fact of this card."""
+    for figure, offset in unfounded(card, paragraph.text):
+        yield _finding(
+            card,
+            "HT015",
+            "warning",
+            f"{figure} reads as a result, but no fact of this card gives it",
+            paragraph,
+            "delete it, evaluate, or give it with its source in the family's reported figures",
+            offset,
+        )
 
 
 def _values_in(text: str) -> Iterator[tuple[str, float]]:
@@ -205,5 +226,6 @@ def _finding(
     message: str,
     paragraph: _Paragraph,
     fix: str,
+    offset: int = 0,
 ) -> Finding:
-    return Finding(id, level, message, paragraph.where, fix, card.member)
+    return Finding(id, level, message, paragraph.place(offset), fix, card.member)

@@ -13,6 +13,7 @@ from hubtools.facts import FactSet
 
 Kind = Literal["full", "merged", "adapter"]
 ProvenanceStatus = Literal["logs", "reported", "none"]
+BaseFiles = Literal["", "hub", "local"]
 
 BASE_MEMBER = "base"
 """The member name under which facts about the base model are kept."""
@@ -28,7 +29,7 @@ class Base:
     Args:
         repo: Hub id, `owner/name`.
         revision: 40 hex commit id; empty when it is not known (which the card then says).
-        license: its licence id as its own card states it; empty when that is not known.
+        license: its licence id as the author declares it; empty when that is not known.
     """
 
     repo: str
@@ -160,6 +161,8 @@ class CardInput:
         members: the whole family, this member included.
         prose: section name → Markdown written by hand (`summary`, `training`, `intended_use`,
             `limitations`, `notes`, `citation`); absent sections are left out or said to be absent.
+        base_files: `hub`, the base's files were fetched from the Hub at its commit; `local`, a copy
+            of the author's was used and not compared with the Hub; empty, none were read.
     """
 
     repo: str
@@ -184,3 +187,4 @@ class CardInput:
     usage: Usage
     prose: Mapping[str, str] = field(default_factory=dict)
     files: tuple[FileRow, ...] = ()
+    base_files: BaseFiles = ""

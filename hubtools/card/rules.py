@@ -11,7 +11,7 @@ from hubtools.card.model import BASE_MEMBER, FAMILY_MEMBER, CardInput, MemberRow
 from hubtools.facts import Fact
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_NOT_METRICS = {"tokens", "failures", "seconds"}
+_NOT_METRICS = {"tokens", "failures", "cut_off", "seconds"}
 
 
 def is_repo_id(name: str) -> bool:

@@ -20,6 +20,7 @@ from hubtools.card.text import (
     code,
     escape,
     hub_link,
+    named_files,
     reported_in,
     sha8,
     shown_values,
@@ -84,22 +85,25 @@ class Evaluations:
 def evaluations(card: CardInput) -> Evaluations:
     """Sort the evaluation facts into tables.
 
-    The first protocol met is the reference: a table under another one lists how it differs.
+    The first protocol met is the reference: a table under another one lists how it differs. What
+    stands in a table of this checkpoint is not said again among the others.
     """
     scored = [f for f in card.facts if suite_metric(f) is not None]
     measured = [f for f in scored if has_evidence(card, f) and _listed(card, f)]
     reported = [f for f in scored if f.status != "measured"]
     seen: list[str] = []
     groups = []
+    above: list[set[str]] = []
     for facts in (measured, reported):
         others = {f.protocol for f in facts if is_other(card, f)}
         own = [f for f in facts if is_own(card, f)]
         alone = [f for f in facts if _is_base(f) and f.protocol not in others] if own else []
-        groups.append(_tables(card, facts, own + alone, seen))
-    for facts in (measured, reported):
+        groups.append(_tables(card, facts, own + alone, seen, set()))
+        above.append({f.protocol for f in own + alone})
+    for facts, shown in zip((measured, reported), above, strict=True):
         others_of = [f for f in facts if is_other(card, f)]
         alone = [f for f in facts if _is_base(f) and f.protocol not in seen]
-        groups.append(_tables(card, facts, others_of + alone, seen))
+        groups.append(_tables(card, facts, others_of + alone, seen, shown))
     return Evaluations(*groups)
 
 
@@ -108,7 +112,7 @@ def _is_base(fact: Fact) -> bool:
 
 
 def _tables(
-    card: CardInput, facts: list[Fact], wanted: list[Fact], seen: list[str]
+    card: CardInput, facts: list[Fact], wanted: list[Fact], seen: list[str], above: set[str]
 ) -> tuple[Table, ...]:
     tables: list[Table] = []
     for protocol in dict.fromkeys(f.protocol for f in _suite_order(card, wanted)):
@@ -118,7 +122,8 @@ def _tables(
             for f in facts
             if f.protocol == protocol and f not in shown and (_is_base(f) or is_own(card, f))
         ]
-        tables.append(_table(card, protocol, context + shown, seen))
+        known = shown if protocol in above else context + shown
+        tables.append(_table(card, protocol, known, seen, continued=protocol in above))
         seen.append(protocol)
     return tuple(tables)
 
@@ -143,11 +148,14 @@ def _table(
     protocol: str,
     facts: list[Fact],
     seen: list[str],
+    *,
+    continued: bool,
 ) -> Table:
     first, measured = protocol not in seen, facts[0].status == "measured"
     metrics = list(dict.fromkeys(_column(f) for f in _by_metric(card, protocol, facts)))
     order = [BASE_MEMBER, *(row.member for row in card.members)]
-    members = dict.fromkeys([BASE_MEMBER, *(f.subject.member for f in facts)])
+    base = () if continued else (BASE_MEMBER,)
+    members = dict.fromkeys([*base, *(f.subject.member for f in facts)])
     rows = []
     for member in sorted(members, key=lambda m: order.index(m) if m in order else len(order)):
         own = {_column(f): f for f in facts if f.subject.member == member}
@@ -158,12 +166,14 @@ def _table(
     fields = tuple((name, _short(value)) for name, value in described.items())
     return Table(
         heading=_heading(card, protocol, facts),
-        intro=_intro(card, protocol, measured=measured, first=first),
+        intro=_intro(card, protocol, measured=measured, first=first, continued=continued),
         columns=("Checkpoint", *metrics, "n"),
         rows=tuple(rows),
         notes=(
-            *_interval_notes(facts),
+            *([] if continued else _interval_notes(facts)),
             *_failure_notes(card, protocol, list(members)),
+            *_cut_off_note(card, protocol, list(members)),
+            *_base_note(card, facts),
             *_source_notes(card, facts),
             *_difference_notes(card, protocol, (*seen, protocol)[0]),
         ),
@@ -204,7 +214,9 @@ def _heading(card: CardInput, protocol: str, facts: list[Fact]) -> str:
     return name[0].replace("_", " ") if name else ""
 
 
-def _intro(card: CardInput, protocol: str, *, measured: bool, first: bool) -> tuple[str, ...]:
+def _intro(
+    card: CardInput, protocol: str, *, measured: bool, first: bool, continued: bool
+) -> tuple[str, ...]:
     said: list[str] = []
     suite = _suite(card, protocol)
     if not measured:
@@ -212,7 +224,8 @@ def _intro(card: CardInput, protocol: str, *, measured: bool, first: bool) -> tu
     elif first and suite is not None and suite.description:
         said.append(suite.description)
     if not first:
-        said.append(Markdown(f"Protocol {code(sha8(protocol))}, as above."))
+        rest = "; base and this checkpoint stand under Results" if continued else ""
+        said.append(Markdown(f"Protocol {code(sha8(protocol))}, as above{rest}."))
     return tuple(said)
 
 
@@ -230,20 +243,63 @@ def _interval_notes(facts: Iterable[Fact]) -> list[str]:
 def _failure_notes(card: CardInput, protocol: str, members: Sequence[str]) -> list[str]:
     """Items without an answer are said, because they are missing from n."""
     return [
-        Markdown(f"{fact.value} of {fact.n} items failed on {member_label(card, member)}.")
+        Markdown(f"{fact.value} of {fact.n} items failed on {label}.")
+        for label, fact in _counted(card, protocol, members, "failures")
+    ]
+
+
+def _cut_off_note(card: CardInput, protocol: str, members: Sequence[str]) -> list[str]:
+    """Answers that were not let to end are said, because their scores may be worth less."""
+    counts = [
+        f"{fact.value} of {fact.n} of {label}"
+        for label, fact in _counted(card, protocol, members, "cut_off")
+    ]
+    limit = protocol_fields(card, protocol).get("sampling.max_new_tokens", "")
+    tokens = f"{escape(limit)} tokens" if limit else "tokens"
+    said = f"Answers that reached the limit of {tokens}: {'; '.join(counts)}."
+    return [Markdown(said)] if counts else []
+
+
+def _counted(
+    card: CardInput, protocol: str, members: Sequence[str], name: str
+) -> list[tuple[Markdown, Fact]]:
+    """(label, fact) of every member for which `eval.<suite>.<name>` is not zero."""
+    return [
+        (member_label(card, member), fact)
         for member in members
         for fact in card.facts.of(member)
         if fact.protocol == protocol
         and fact.id.startswith("eval.")
-        and fact.id.endswith(".failures")
+        and fact.id.endswith(f".{name}")
+        and (fact.status != "measured" or has_evidence(card, fact))
         and fact.value
     ]
 
 
+def base_measured(card: CardInput) -> bool:
+    """Whether some value of the base was measured for this card."""
+    return any(
+        _is_base(f) and f.status == "measured" and suite_metric(f) is not None for f in card.facts
+    )
+
+
+def _base_note(card: CardInput, facts: Sequence[Fact]) -> list[str]:
+    """The base's row says what was measured, not that it is the base that the Hub holds."""
+    weights = {f.subject.weights for f in facts if _is_base(f) and f.status == "measured"}
+    if not weights or card.base_files == "hub":
+        return []
+    named = " and ".join(code(sha8(digest)) for digest in sorted(weights) if digest)
+    of = f" (weights digest {named})" if named else ""
+    return [
+        Markdown(
+            f"The base's row was measured on the author's copy{of}; that it equals"
+            f" {code(card.base.repo)} on the Hub was not checked."
+        )
+    ]
+
+
 def _source_notes(card: CardInput, facts: Sequence[Fact]) -> list[str]:
-    files = dict.fromkeys((f.source.path, f.source.sha256) for f in facts)
-    named = ", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files)
-    notes: list[str] = [Markdown(f"Source: {named}.")]
+    notes: list[str] = [Markdown(f"Source: {named_files(f.source for f in facts)}.")]
     notes += reported_in(f.source.quote for f in facts)
     for fact in facts:
         if fact.status == "unverified":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -106,7 +107,13 @@ def _log_notes(verdict: Mapping[str, Any]) -> list[str]:
     bad = verdict.get("bad_total", len(verdict.get("bad_lines", [])))
     if bad:
         notes.append(f"{bad} lines could not be read as responses; they are not counted.")
-    return [*notes, *(str(note) for note in verdict.get("notes", []))]
+    return [*notes, *(_sentence(str(note)) for note in verdict.get("notes", []))]
+
+
+def _sentence(text: str) -> str:
+    """A note as a sentence; one that starts with a file's or a model's name keeps it."""
+    start = text[:1].upper() if re.match(r"[a-z]+ ", text) else text[:1]
+    return f"{start}{text[1:].rstrip('.')}."
 
 
 def _from_report(card: CardInput) -> TeacherView:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from hubtools.facts import Fact, Spread
+from hubtools.facts import Fact, Source, Spread
 
 _SPECIAL = re.compile(r"[\\`*\[\]|~$]|(?<![^\W_])_|_(?![^\W_])|^(?=[#>+=-])")
 _LIST = re.compile(r"^(\d+)([.)])(?=\s|$)")
@@ -77,6 +77,12 @@ def hub_link(repo: str, revision: str = "") -> Markdown:
 def sha8(digest: str) -> str:
     """The first eight hex digits, enough to recognise a digest by eye."""
     return digest[:8]
+
+
+def named_files(sources: Iterable[Source]) -> Markdown:
+    """Each file once, with the start of its digest."""
+    files = dict.fromkeys((source.path, source.sha256) for source in sources)
+    return Markdown(", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files))
 
 
 def size(count: int) -> str:

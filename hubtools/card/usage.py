@@ -58,12 +58,14 @@ model = AutoModelForCausalLM.from_pretrained({_py(card.repo)}{_arguments(card, b
 
 def _load_adapter(card: CardInput) -> str:
     pinned = f", revision={_py(card.base.revision)}" if card.base.revision else ""
+    own = any(row.path == "tokenizer_config.json" for row in card.files)
+    tokenizer = _py(card.repo) if own else f"{_py(card.base.repo)}{pinned}"
     arguments = f"{_py(card.base.repo)}{_arguments(card, base=True)}"
     line = f"base = AutoModelForCausalLM.from_pretrained({arguments})"
     if len(line) > 88:
         line = f"base = AutoModelForCausalLM.from_pretrained(\n    {arguments}\n)"
     return f"""{line}
-tokenizer = AutoTokenizer.from_pretrained({_py(card.base.repo)}{pinned})
+tokenizer = AutoTokenizer.from_pretrained({tokenizer})
 model = PeftModel.from_pretrained(base, {_py(card.repo)})"""
 
 
@@ -108,7 +110,7 @@ def _vllm(card: CardInput) -> Snippet:
         words += ["--enable-auto-tool-choice", "--tool-call-parser", card.usage.tool_parser]
     words += card.usage.flags
     evaluated = bool(card.usage.flags or card.usage.max_model_len)
-    text = "With the flags of the evaluation:" if evaluated else ""
+    text = "With the flags that the author states for the evaluation:" if evaluated else ""
     return Snippet("vLLM", text, fenced(_shell(words), "bash"))
 
 

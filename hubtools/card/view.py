@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hubtools.card.effects import SisterEffects, base_effects, sister_effects
 from hubtools.card.front_matter import emit, metadata
-from hubtools.card.model import BASE_MEMBER, CardInput, ComparisonRow, MemberRow
+from hubtools.card.model import CardInput, MemberRow
+from hubtools.card.prose import legend, shown_prose
 from hubtools.card.rules import in_family, is_commit, is_repo_id
-from hubtools.card.tables import Evaluations, Table, evaluations, member_label, metric_title
+from hubtools.card.tables import Evaluations, Table, base_measured, evaluations
 from hubtools.card.teacher import TeacherView, fact_value, teacher
-from hubtools.card.text import Markdown, cell, code, escape, hub_link, link, reported_in, sha8, size
+from hubtools.card.text import (
+    Markdown,
+    cell,
+    code,
+    escape,
+    hub_link,
+    link,
+    named_files,
+    reported_in,
+    size,
+)
 from hubtools.card.usage import Snippet, snippets
+from hubtools.digests import canonical_json, weights_digest
+from hubtools.facts import Fact
 
 KINDS = {
     "full": "full weights, fine-tuned from the base",
     "merged": "full weights: a LoRA adapter merged into the base",
     "adapter": "LoRA adapter; it needs the base",
 }
+_BASE_FILES = {
+    "": "declared by the author; its files were not read for this card",
+    "local": "declared by the author; a local copy was used, not compared with the Hub",
+    "hub": "files fetched from the Hub at this commit",
+}
+_ADAPTER_CONFIG = "adapter_config.json"
+_CHECK = Markdown(
+    "To check a download: `sha256sum FILE` gives the value in its row."
+    " `.hubtools/release.json` lists these and all other files of the repo, this card among them."
+)
 _PLACED = {"summary", "training", "intended_use", "limitations", "notes", "citation"}
 
 
@@ -26,11 +51,13 @@ class CardView:
     """What the templates see.
 
     `evaluated` says in words whether this very checkpoint was measured; `effects` compare it with
-    the base, `sister_effects` with sisters. `prose` holds the author's Markdown by section.
+    the base, `sister_effects` with sisters. `prose` holds the author's Markdown by section,
+    `legend` says what it is worth.
     """
 
     front_matter: Markdown
     title: str
+    legend: Markdown
     prose: Mapping[str, Markdown]
     more_prose: Mapping[str, Markdown]
     identity: Table
@@ -39,7 +66,7 @@ class CardView:
     tables: Evaluations
     effects: tuple[str, ...]
     sisters: Table | None
-    sister_effects: tuple[str, ...]
+    sister_effects: SisterEffects
     teacher: TeacherView
     training: Table | None
     derived: tuple[str, ...]
@@ -50,19 +77,20 @@ class CardView:
 def build_view(card: CardInput) -> CardView:
     """Everything the card of one member says."""
     tables = evaluations(card)
-    prose = {name: Markdown(text.strip()) for name, text in card.prose.items() if text.strip()}
+    prose = shown_prose(card.prose)
     return CardView(
         front_matter=Markdown(emit(metadata(card))),
         title=card.title or card.repo.rpartition("/")[2],
+        legend=legend(prose),
         prose={name: prose[name] for name in _PLACED if name in prose},
         more_prose={name: text for name, text in prose.items() if name not in _PLACED},
         identity=_identity(card),
         snippets=tuple(snippets(card)),
         evaluated=_evaluated(tables),
         tables=tables,
-        effects=tuple(_effects(card, sisters=False)),
+        effects=base_effects(card),
         sisters=_sisters(card),
-        sister_effects=tuple(_effects(card, sisters=True)),
+        sister_effects=sister_effects(card),
         teacher=teacher(card),
         training=_training(card),
         derived=tuple(_derived(card)),
@@ -85,17 +113,37 @@ def _identity(card: CardInput) -> Table:
         ("Base model", base),
         ("Base revision", revision),
     ]
-    own = _own_row(card)
-    if own is not None:
-        rows.append(("Family", Markdown(f"{escape(card.family)}, arm {_arm(own)}")))
-        rows.append(("Step", _step(own)))
-    known = Markdown(f"sha256 {code(card.weights)}") if card.weights else "not known to this card"
-    rows.append(("Weights digest", known))
+    if card.base.repo:
+        read = card.base_files or ("local" if base_measured(card) else "")
+        rows.append(("Base identity", _BASE_FILES[read]))
+    rows += _place(card)
+    rows.append(("Weights digest", _digest(card)))
     off_hub = [name for name in card.datasets if not is_repo_id(name)]
     if off_hub:
         said = "; ".join(link(n, n) if n.startswith("https:") else code(n) for n in off_hub)
         rows.append(("Data not on the Hub", Markdown(said)))
     return Table(columns=("", ""), rows=tuple(rows))
+
+
+def _place(card: CardInput) -> list[tuple[str, str]]:
+    """Where in its family a checkpoint stands; of a family of one, how long it was trained."""
+    own = _own_row(card)
+    if own is None:
+        return []
+    if len(card.members) > 1:
+        family = Markdown(f"{escape(card.family)}, arm {_arm(own)}")
+        return [("Family", family), ("Step", _step(own))]
+    return [] if own.optimizer_step is None else [("Optimizer step", str(own.optimizer_step))]
+
+
+def _digest(card: CardInput) -> str:
+    if not card.weights:
+        return "not known to this card"
+    where = "; Files says how to check it" if card.files else ""
+    return Markdown(
+        f"{code(card.weights)} (sha256 of the list of weight files with their digests, not of one"
+        f" file{where})"
+    )
 
 
 def _arm(row: MemberRow) -> Markdown:
@@ -127,36 +175,6 @@ def _evaluated(tables: Evaluations) -> str:
     )
 
 
-def _effects(card: CardInput, *, sisters: bool) -> list[str]:
-    """This checkpoint minus another, each with its interval and what that interval means."""
-    said: list[str] = []
-    for row in card.comparisons:
-        if card.member not in (row.a, row.b):
-            continue
-        other = row.b if row.a == card.member else row.a
-        if (other == BASE_MEMBER) == sisters:
-            continue
-        said.append(_effect(card, row, other))
-    mine = [
-        r for r in card.comparisons if card.member in (r.a, r.b) and BASE_MEMBER not in (r.a, r.b)
-    ]
-    if sisters and mine and all(row.within_noise for row in mine):
-        said.insert(0, "No sister differs from this checkpoint beyond noise.")
-    return said
-
-
-def _effect(card: CardInput, row: ComparisonRow, other: str) -> Markdown:
-    sign = 1 if row.a == card.member else -1
-    low, high = sorted((sign * row.low, sign * row.high))
-    verdict = "no difference beyond noise" if row.within_noise else "a difference beyond noise"
-    return Markdown(
-        f"{escape(metric_title(row.metric))}, this checkpoint minus {member_label(card, other)}:"
-        f" {sign * row.diff:+z.3f}, {100 * row.level:g} % interval {low:+z.3f} to {high:+z.3f}"
-        f" ({escape(row.method)}, n = {row.n}, protocol {code(sha8(row.protocol_id))}):"
-        f" **{verdict}**."
-    )
-
-
 def _sisters(card: CardInput) -> Table | None:
     if len(card.members) < 2:
         return None
@@ -178,11 +196,34 @@ def _training(card: CardInput) -> Table | None:
         return None
     how = {"measured": "read from the run's files"}
     rows = tuple((_setting(f.id), fact_value(f), how.get(f.status, f.status)) for f in facts)
-    files = dict.fromkeys((f.source.path, f.source.sha256) for f in facts)
-    named = ", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files)
-    notes: list[str] = [Markdown(f"Source: {named}.")]
-    notes += reported_in(f.source.quote for f in facts)
-    return Table(columns=("Setting", "Value", "Status"), rows=rows, notes=tuple(notes))
+    return Table(
+        heading="Settings",
+        columns=("Setting", "Value", "Status"),
+        rows=rows,
+        notes=(*_training_sources(card, facts), *reported_in(f.source.quote for f in facts)),
+    )
+
+
+def _training_sources(card: CardInput, facts: Sequence[Fact]) -> list[str]:
+    """The trainer's own files apart from reports, and why a published copy of one may differ."""
+    read = [f.source for f in facts if f.status == "measured"]
+    told = [f.source for f in facts if f.status != "measured"]
+    notes: list[str] = []
+    if read:
+        notes.append(Markdown(f"Source, files as the trainer wrote them: {named_files(read)}."))
+    if told:
+        notes.append(Markdown(f"Source: {named_files(told)}."))
+    own = {s.sha256 for s in read if s.path.rpartition("/")[2] == _ADAPTER_CONFIG}
+    published = {row.sha256 for row in card.files if row.path == _ADAPTER_CONFIG}
+    if own and published and not own & published:
+        name = code(_ADAPTER_CONFIG)
+        notes.append(
+            Markdown(
+                f"The published {name} names the base by its Hub id where the trainer's named a"
+                " local path; that is why its digest under Files is another one."
+            )
+        )
+    return notes
 
 
 def _setting(id: str) -> str:
@@ -215,12 +256,12 @@ def _license(card: CardInput) -> list[str]:
     if not card.base.repo:
         return lines
     if not card.base.license:
-        lines.append(Markdown(f"Base {hub_link(card.base.repo)}: its licence was not recorded."))
+        lines.append(Markdown(f"Base {hub_link(card.base.repo)}: its licence is not stated."))
         return lines
     lines.append(
         Markdown(
             f"Base {hub_link(card.base.repo, card.base.revision)}: {code(card.base.license)},"
-            " as its card states. Its conditions apply to this checkpoint too."
+            " as the author states. Its conditions apply to this checkpoint too."
         )
     )
     return lines
@@ -232,7 +273,26 @@ def _files(card: CardInput) -> Table | None:
         for row in card.files
         if row.path != "README.md"
     )
-    return Table(columns=("File", "Size", "sha256"), rows=rows) if rows else None
+    notes = (_CHECK, *_digest_check(card))
+    return Table(columns=("File", "Size", "sha256"), rows=rows, notes=notes) if rows else None
+
+
+def _digest_check(card: CardInput) -> list[str]:
+    """How the weights digest follows from the table; nothing where it does not."""
+    weights = {row.path: row.sha256 for row in card.files if row.path.endswith(".safetensors")}
+    if not card.weights or weights_digest(weights) != card.weights:
+        return []
+    if len(weights) == 1:
+        text = canonical_json(weights).decode()
+        command = code(f"printf '%s' {shlex.quote(text)} | sha256sum")
+        return [Markdown(f"The weights digest of this card: {command}.")]
+    text = '{"<file>":"<sha256>",…}'
+    return [
+        Markdown(
+            "The weights digest of this card is the sha256 of the text"
+            f" {code(text)} of all {code('*.safetensors')} rows, sorted by name, without spaces."
+        )
+    ]
 
 
 def table_lines(table: Table) -> Markdown:

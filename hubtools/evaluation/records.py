@@ -27,6 +27,7 @@ class Run:
         sha256: of `run.json`.
         suite, title, description: the suite's id and words.
         n: scored items; `items` were asked, `failures` of them got no answer.
+        cut_off: answers that ended because they reached the limit of tokens.
         metrics: name → {value, n, k?}.
         samples: one mapping per item, in the suite's order.
     """
@@ -45,6 +46,7 @@ class Run:
     n: int
     items: int
     failures: int
+    cut_off: int
     metrics: Mapping[str, Mapping[str, Any]]
     tokens: Mapping[str, int]
     samples: tuple[Mapping[str, Any], ...]
@@ -137,7 +139,7 @@ def _run(record: Mapping[str, Any], samples: Sequence[Any], path: Path, digest: 
 
 
 def run_facts(run: Run, *, path_in_facts: str, member: str = "", weights: str = "") -> list[Fact]:
-    """What a run says, as facts: `eval.<suite>.<metric>`, `.tokens` and `.failures`.
+    """What a run says, as facts: `eval.<suite>.<metric>`, `.failures`, `.cut_off`, `.tokens`.
 
     Args:
         run: as `read_run` gave it.
@@ -167,6 +169,7 @@ def run_facts(run: Run, *, path_in_facts: str, member: str = "", weights: str = 
         more = {"n": figures["n"], "k": figures.get("k"), "spread": spread, "repeats": 1}
         facts.append(fact(name, figures["value"], "proportion", f"/metrics/{name}/value", **more))
     facts.append(fact("failures", run.failures, "items", "/failures", n=run.items))
+    facts.append(fact("cut_off", run.cut_off, "answers", "/cut_off", n=run.n))
     if written := run.tokens["completion"]:
         facts.append(fact("tokens", written, "tokens", "/tokens/completion", n=run.n))
     return facts

@@ -15,6 +15,8 @@ import numpy as np
 
 LEVEL = 0.95
 POWER = 0.8
+BINARY = "paired, Bonett-Price"
+GRADED = "paired, normal with one item added each way"
 RESAMPLES = 10_000
 
 
@@ -40,6 +42,7 @@ class Difference:
         p: of a two-sided sign-flip test.
         n: items.
         resolvable: the smallest true difference that n such items would show four times in five.
+        method: `BINARY` where every score is 0 or 1, else `GRADED`.
     """
 
     diff: float
@@ -97,15 +100,18 @@ def paired_difference(
 ) -> Difference:
     """Difference of two means over the same items, in the same order.
 
-    The interval is Bonett and Price's (2012) for paired proportions, which adds one item of
-    disagreement each way, written for any scores between 0 and 1.
+    The interval is the normal one after two items were added, one of +1 and one of -1, so that it
+    never shrinks to a point. For pairs of right or wrong this is Bonett and Price's (2012); graded
+    scores such as F1 get the same, and it is named as what it is.
 
     Raises:
         ValueError: different lengths, no items, a score outside 0 to 1.
     """
     if len(a) != len(b):
         raise ValueError(f"{len(a)} scores against {len(b)}: not the same items")
-    deltas = _scores(a) - _scores(b)
+    scores_a, scores_b = _scores(a), _scores(b)
+    binary = np.isin(np.concatenate((scores_a, scores_b)), (0, 1)).all()
+    deltas = scores_a - scores_b
     n, z = len(deltas), _z(level)
     centre = float(deltas.sum()) / (n + 2)
     variance = (float(np.square(deltas).sum()) + 2) / (n + 2) - centre**2
@@ -118,7 +124,7 @@ def paired_difference(
         p=_sign_flip(deltas, seed, resamples),
         n=n,
         resolvable=min(1.0, (z + NormalDist().inv_cdf(POWER)) * error),
-        method="paired, Bonett-Price",
+        method=BINARY if binary else GRADED,
     )
 
 

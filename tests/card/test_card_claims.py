@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 from card_builders import (
     OTHER_PROTOCOL,
+    SUITE,
     TEMPLATES,
     WEIGHTS,
     comparison,
@@ -22,11 +25,12 @@ from hypothesis import strategies as st
 
 from hubtools.card.blocks import find_blocks
 from hubtools.card.front_matter import parse
-from hubtools.card.model import CardInput, Provenance
+from hubtools.card.model import CardInput, FileRow, Provenance
 from hubtools.card.render import render_card
 from hubtools.card.rules import possible_fraction
 from hubtools.card.text import numbers_in
-from hubtools.facts import FactSet
+from hubtools.digests import weights_digest
+from hubtools.facts import FactSet, Source
 
 
 def text_of(card: CardInput) -> str:
@@ -58,9 +62,11 @@ def test_every_number_stays_with_its_checkpoint(counts: list[int]) -> None:
         text = text_of(of_member(member, facts=facts))
         results, sisters = block(text, "results"), block(text, "sisters")
         for other, value in shown.items():
-            assert (value in results) == (other in (member, "base"))
-            row = next(line for line in sisters.splitlines() if value in line)
-            if other in (member, "base"):
+            here = other in (member, "base")
+            assert (value in results) == here
+            assert (value in sisters) != here
+            row = next(line for line in (results + sisters).splitlines() if value in line)
+            if here:
                 assert row.startswith("| **this checkpoint**" if other == member else "| base")
             else:
                 assert f"smol-{other.replace('/', '-')}" in row
@@ -99,7 +105,70 @@ def test_comparisons_are_worded_from_this_side(
     low, high = ("-0.180", "-0.020") if noise else ("-0.110", "-0.090")
     assert f": -0.100, 95 % interval {low} to {high} (paired bootstrap, n = 64," in said
     assert f"**{words} beyond noise**" in said
-    assert ("No sister differs from this checkpoint beyond noise." in said) == noise
+    one = "No sister differs from this checkpoint beyond noise (1 compared, EM)."
+    assert (one in said) == noise
+    assert ("<details>" in said) == noise
+
+
+def test_what_is_noise_is_folded_and_what_is_not_stands_open(
+    card: Callable[..., CardInput],
+) -> None:
+    rows = (
+        comparison("em", "plain/s4", "base", 0.3, noise=False),
+        comparison("em", "plain/s4", "plain/s8", 0.125, noise=False),
+        comparison("em", "plain/s4", "terse/s4", 0.031),
+        comparison("f1", "plain/s4", "terse/s4", 0.047),
+    )
+    said = block(text_of(card(comparisons=rows)), "sisters")
+    opened, folded = said.split("<details><summary>")
+    assert "Compared with 2 of the sisters (EM and F1), beyond noise:\n\n- EM, this" in opened
+    assert "+0.125" in opened
+    assert folded.startswith("Comparisons without a difference beyond noise: 2</summary>\n\n- EM")
+    assert "+0.031" in folded
+    assert "+0.047" in folded
+    assert "+0.300" not in said
+
+
+def test_a_family_of_one_is_not_called_a_family(card: Callable[..., CardInput]) -> None:
+    mine = card()
+    alone = replace(mine, members=mine.members[:1])
+    said = block(text_of(alone), "identity")
+    assert "| Optimizer step | 4 |" in said
+    assert "Family" not in said
+    assert "arm" not in said
+    unknown = replace(alone.members[0], optimizer_step=None)
+    assert "tep" not in block(text_of(replace(alone, members=(unknown,))), "identity")
+    assert "| Family | smol, arm `plain` |" in block(text_of(mine), "identity")
+
+
+BASE_IDENTITY = {
+    "": "declared by the author; its files were not read for this card",
+    "local": "declared by the author; a local copy was used, not compared with the Hub",
+    "hub": "files fetched from the Hub at this commit",
+}
+
+
+@pytest.mark.parametrize("base_files", BASE_IDENTITY)
+def test_how_the_base_is_known_is_said(card: Callable[..., CardInput], base_files: str) -> None:
+    said = block(text_of(card(base_files=base_files)), "identity")
+    assert f"| Base identity | {BASE_IDENTITY[base_files]} |" in said
+
+
+@pytest.mark.parametrize(("base_files", "noted"), [("", True), ("local", True), ("hub", False)])
+def test_the_base_row_claims_no_more_than_was_compared(
+    card: Callable[..., CardInput], base_files: str, noted: bool
+) -> None:
+    facts = [measured("em", "base", 20 / 64, k=20, weights="4" * 64)]
+    facts += evaluation("plain/s4", 22, 0.43)
+    text = text_of(card(facts=FactSet(tuple(facts)), base_files=base_files))
+    note = (
+        "- The base's row was measured on the author's copy (weights digest `44444444`); that it"
+        " equals `demo/base` on the Hub was not checked."
+    )
+    assert (note in block(text, "results")) == noted
+    assert "not read" not in text
+    told = card(facts=FactSet(tuple(facts[1:])), base_files=base_files)
+    assert "The base's row" not in text_of(told)
 
 
 def test_comparisons_between_others_are_left_to_their_cards(
@@ -147,7 +216,41 @@ def test_training_settings_say_where_they_were_read(card: Callable[..., CardInpu
     assert "| optimizer steps | 8 | read from the run's files |" in text
     assert "| last logged loss | 0.123457 |" in text
     assert "| time | 90 s |" in text
-    assert "- Source: `runs/plain/s4/short_qa/1/run.json` (sha256 `5e5e5e5e`)." in text
+    named = "`runs/plain/s4/short_qa/1/run.json` (sha256 `5e5e5e5e`)"
+    assert f"- Source, files as the trainer wrote them: {named}." in text
+
+
+def test_a_rewritten_adapter_config_does_not_look_tampered_with(
+    card: Callable[..., CardInput],
+) -> None:
+    source = Source("run/adapter_config.json", "5e" * 32, "/r")
+    fact = replace(measured("em", "plain/s4", 0.0), id="train.lora_r", value=8, source=source)
+    words = "The published `adapter_config.json` names the base by its Hub id"
+
+    def said(*published: str) -> str:
+        files = tuple(FileRow("adapter_config.json", 9, sha256) for sha256 in published)
+        return block(text_of(card(facts=FactSet((fact,)), files=files)), "training")
+
+    assert words in said("6f" * 32)
+    assert words not in said("5e" * 32)
+    assert words not in said()
+
+
+def test_the_weights_digest_can_be_followed_by_hand(card: Callable[..., CardInput]) -> None:
+    one = (FileRow("model.safetensors", 9, "ab" * 32), FileRow("config.json", 9, "cd" * 32))
+    digest = weights_digest({"model.safetensors": "ab" * 32})
+    text = text_of(card(files=one, weights=digest))
+    assert f"| Weights digest | `{digest}` (sha256 of the list of weight files" in text
+    command = re.search(r"weights digest of this card: `(.*)`\.", block(text, "files"))
+    assert command is not None
+    shell = subprocess.run(command[1], shell=True, capture_output=True, check=True, text=True)
+    assert shell.stdout.split()[0] == digest
+    assert "`sha256sum FILE` gives the value in its row" in block(text, "files")
+    two = (*one, FileRow("other.safetensors", 9, "ef" * 32))
+    both = weights_digest({row.path: row.sha256 for row in two if "safe" in row.path})
+    shards = block(text_of(card(files=two, weights=both)), "files")
+    assert "of all `*.safetensors` rows, sorted by name" in shards
+    assert "weights digest" not in block(text_of(card(files=two, weights=digest)), "files")
 
 
 def test_failed_items_are_said(card: Callable[..., CardInput]) -> None:
@@ -155,8 +258,27 @@ def test_failed_items_are_said(card: Callable[..., CardInput]) -> None:
     facts = (*evaluation("plain/s4", 22, 0.43), failed)
     results = block(text_of(card(facts=FactSet(facts))), "results")
     assert "- 3 of 64 items failed on **this checkpoint** (`smol-plain-s4`)." in results
+    stale = replace(failed, subject=replace(failed.subject, weights="f" * 64))
+    assert "failed" not in text_of(card(facts=FactSet((*facts[:2], stale))))
     none = replace(failed, value=0)
     assert "failed" not in text_of(card(facts=FactSet((*facts[:2], none))))
+
+
+def test_answers_that_reached_the_limit_are_said(card: Callable[..., CardInput]) -> None:
+    own = replace(measured("em", "plain/s4", 0.0), id="eval.short_qa.cut_off", value=26)
+    base = replace(measured("em", "base", 0.0), id="eval.short_qa.cut_off", value=40)
+    facts = (*evaluation("plain/s4", 22, 0.43), own, base)
+    limited = replace(SUITE, protocol={"sampling": {"max_new_tokens": 16}})
+    mine = card(facts=FactSet(facts), suites=(limited,))
+    results = block(text_of(mine), "results")
+    assert (
+        "- Answers that reached the limit of 16 tokens: 40 of 64 of base (`demo/base`);"
+        " 26 of 64 of **this checkpoint** (`smol-plain-s4`)." in results
+    )
+    assert "| cut off |" not in results
+    assert "cut_off" not in str(parse(text_of(mine))[0])
+    none = (*facts[:2], replace(own, value=0), replace(base, value=0))
+    assert "reached the limit" not in text_of(card(facts=FactSet(none)))
 
 
 def test_what_the_logs_carry_is_placed_as_it_is_worded(card: Callable[..., CardInput]) -> None:
@@ -173,7 +295,9 @@ def test_what_the_logs_carry_is_placed_as_it_is_worded(card: Callable[..., CardI
     assert "Of 3, `x` in 2." in text
     assert "| agent | not recorded | `a\\|b` × 2, `c` × 1 | 2/3 |" in text
     assert "- 2 lines could not be read" in text
-    assert "- one &lt;note&gt;" in text
+    assert "- One &lt;note&gt;." in text
+    named = replace(mine, verdict={**verdict, "notes": ["a.jsonl is short."]})
+    assert "- a.jsonl is short.\n" in text_of(card(provenance=named))
     short = block(text_of(card(provenance=replace(mine, paragraph=""))), "teacher")
     assert "created from 2026-11-01 to 2026-11-03." in short
 

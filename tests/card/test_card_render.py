@@ -92,7 +92,8 @@ def test_markers_in_prose_are_refused(card: Callable[..., CardInput]) -> None:
 
 def test_odd_prose_names_become_sections(card: Callable[..., CardInput]) -> None:
     text = render_card(card(prose={"ethics_review": "Done."}), (TEMPLATES,))
-    assert "## Ethics review\n\n<!-- hubtools:begin prose-ethics_review -->\nDone.\n" in text
+    head = "## Ethics review (author's words)"
+    assert f"{head}\n\n<!-- hubtools:begin prose-ethics_review -->\nDone.\n" in text
 
 
 @pytest.mark.parametrize(

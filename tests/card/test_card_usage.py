@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from card_builders import reported
 
-from hubtools.card.model import Base, CardInput, Usage
+from hubtools.card.model import Base, CardInput, FileRow, Usage
 from hubtools.card.usage import snippets
 from hubtools.facts import FactSet
 
@@ -105,6 +105,14 @@ def test_the_base_is_pinned_everywhere(card: Callable[..., CardInput]) -> None:
     loose = card(kind="adapter", base=Base("demo/base", ""))
     assert "revision" not in code(loose, "PEFT")
     assert "not stated" in snippets(loose)[0].text
+
+
+def test_an_adapter_that_brings_its_tokenizer_uses_it(card: Callable[..., CardInput]) -> None:
+    mine = card(kind="adapter", files=(FileRow("tokenizer_config.json", 9, "ab" * 32),))
+    assert f'AutoTokenizer.from_pretrained("{mine.repo}")' in code(mine, "PEFT")
+    bare = card(kind="adapter")
+    pinned = f'("{bare.base.repo}", revision="{bare.base.revision}")'
+    assert f"AutoTokenizer.from_pretrained{pinned}" in code(bare, "PEFT")
 
 
 def test_vllm_gets_what_the_evaluation_used(card: Callable[..., CardInput]) -> None:

@@ -29,7 +29,7 @@ def test_facts_carry_their_evidence(runs: dict[str, Path]) -> None:
     run = read_run(runs["mi"])
     facts = FactSet(tuple(run_facts(run, path_in_facts="evals/run.json")))
     assert [fact.id for fact in facts] == [
-        f"eval.words.{name}" for name in ("em", "f1", "failures", "tokens")
+        f"eval.words.{name}" for name in ("em", "f1", "failures", "cut_off", "tokens")
     ]
     em = facts.get("eval.words.em")
     assert em is not None

@@ -5,7 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubtools.evaluation.statistics import bootstrap_mean, paired_difference, wilson
+from hubtools.evaluation.statistics import (
+    BINARY,
+    GRADED,
+    bootstrap_mean,
+    paired_difference,
+    wilson,
+)
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=80)
 
@@ -79,7 +85,18 @@ def test_paired_difference_by_hand() -> None:
     half = 1.959964 * np.sqrt((better + worse - (better - worse) ** 2) / 42)
     assert found.low == pytest.approx(better - worse - half)
     assert found.high == pytest.approx(better - worse + half)
+    assert found.method == BINARY
     assert found.p == pytest.approx(2 * 11 / 1024, abs=0.005)  # exact sign test of 9 : 1
+
+
+def test_graded_scores_are_not_said_to_be_pairs_of_right_and_wrong() -> None:
+    found = paired_difference([0.5, 1.0, 0.0], [0.5, 0.0, 0.0])
+    assert found.method == GRADED
+    assert "Bonett" not in GRADED
+    both = [0.5, 1.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.0, 0.0, 1.0]  # with the two added items
+    deltas = np.subtract(*both)
+    assert (found.low + found.high) / 2 == pytest.approx(deltas.mean())
+    assert (found.high - found.low) / 2 == pytest.approx(1.959964 * deltas.std() / np.sqrt(5))
 
 
 @given(SCORES)
@@ -123,6 +140,27 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say(gain: float) -> No
     assert covered / 400 >= 0.93
     if gain == 0:
         assert wrong / 400 <= 0.07
+
+
+@pytest.mark.parametrize("moved", [0.05, 0.3])
+def test_intervals_of_graded_scores_cover_too(moved: float) -> None:
+    """64 items with scores like F1's: many 0, many 1, the rest between; few or many change."""
+    draw = np.random.default_rng(13)
+
+    def scores(easy: np.ndarray) -> np.ndarray:
+        partial = draw.beta(2, 2, 64)
+        kind = draw.random(64)
+        return np.where(kind < 0.7, draw.random(64) < easy, partial).astype(float)
+
+    covered = 0
+    for _ in range(400):
+        b = scores(np.full(64, 0.4))
+        a = np.where(draw.random(64) < moved, scores(np.full(64, 0.7)), b)
+        truth = moved * 0.7 * 0.3  # of the items that change, seven in ten gain 0.3 on average
+        found = paired_difference(a, b, resamples=1)
+        assert found.method == GRADED
+        covered += found.low <= truth <= found.high
+    assert covered / 400 >= 0.93
 
 
 def test_the_resolvable_difference_is_found_four_times_in_five() -> None:
