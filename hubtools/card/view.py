@@ -36,7 +36,7 @@ KINDS = {
 _BASE_FILES = {
     "": "declared by the author; its files were not read for this card",
     "local": "declared by the author; a local copy was used, not compared with the Hub",
-    "hub": "files fetched from the Hub at this commit",
+    "hub": "weight files as on the Hub at this commit (fetched from there, or compared by digest)",
 }
 _ADAPTER_CONFIG = "adapter_config.json"
 _CHECK = Markdown(

@@ -144,7 +144,7 @@ def test_a_family_of_one_is_not_called_a_family(card: Callable[..., CardInput]) 
 BASE_IDENTITY = {
     "": "declared by the author; its files were not read for this card",
     "local": "declared by the author; a local copy was used, not compared with the Hub",
-    "hub": "files fetched from the Hub at this commit",
+    "hub": "weight files as on the Hub at this commit (fetched from there, or compared by digest)",
 }
 
 
