@@ -161,9 +161,9 @@ class CardInput:
         members: the whole family, this member included.
         prose: section name → Markdown written by hand (`summary`, `training`, `intended_use`,
             `limitations`, `notes`, `citation`); absent sections are left out or said to be absent.
-        base_files: `hub`, the base's weight files are those of the Hub at its commit, fetched or equal
-            by digest; `local`, a copy of the author's was used and not compared; empty, none were
-            read.
+        base_files: `hub`, the base's weight files are those of the Hub at its commit, fetched or
+            equal by digest; `local`, a copy of the author's was used and not compared; empty, none
+            were read.
     """
 
     repo: str
