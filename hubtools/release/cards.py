@@ -50,6 +50,7 @@ def card_input(family: Family, member: Member, evidence: Evidence) -> CardInput:
         tags=table.tags,
         pipeline_tag=table.pipeline_tag,
         datasets=table.datasets,
+        base_files=evidence.base_files,
         weights=evidence.weights.get(member.id, ""),
         facts=_facts(family, evidence),
         members=tuple(

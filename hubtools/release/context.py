@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.digests import DigestCache
 from hubtools.family.manifest import Family, Member
@@ -54,7 +54,7 @@ class Release:
     note: Callable[[str], None] = lambda text: None
     done: Done = field(default_factory=dict)
     base: Path | None = None
-    base_files: str = ""
+    base_files: Literal["", "hub", "local"] = ""
     project: Path | None = None
 
     def templates(self) -> tuple[Path, ...]:

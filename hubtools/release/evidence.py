@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.facts import Fact, FactSet, fact_from_json
 from hubtools.release.context import BASE, Release
@@ -45,7 +45,7 @@ class Evidence:
     dtype: str = ""
     chat: bool = False
     released: tuple[str, ...] = ()
-    base_files: str = ""
+    base_files: Literal["", "hub", "local"] = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON object; `evidence_from_json` is the inverse."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,12 @@ def test_an_equal_copy_is_known_as_the_hubs_and_stays_so_offline(
     hub: LocalHub, family: Path
 ) -> None:
     published_base(hub, family)
+    rehearsal = opened(hub, family)
+    assert compare_base(rehearsal) == []
+    assert rehearsal.base_files == "local"
     release = opened(hub, family)
+    assert release.session is not None
+    release.session = replace(release.session, endpoint="https://hub.example")
     assert compare_base(release) == []
     assert release.base_files == "hub"
     offline = opened(None, family)

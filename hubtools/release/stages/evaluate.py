@@ -19,6 +19,7 @@ class Evaluate(Stage):
     """Runs, append-only: another weights digest, protocol or seed is another run."""
 
     name = "evaluate"
+    version = 2
     after = ("merge",)
 
     def targets(self, release: Release, members: tuple[Member, ...]) -> tuple[Member, ...]:
