@@ -3,7 +3,7 @@
 #
 # torch: PyPI's wheel is the CPU build on macOS and Windows and the CUDA build on Linux. Choose
 # another one with, for example,
-#   make setup TORCH="torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu"
+#   make setup TORCH="torch==2.13.0 --index-url URL_OF_A_CPU_INDEX"
 
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
