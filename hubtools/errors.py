@@ -1,7 +1,7 @@
 """Errors that carry the fix: what happened, where, and which command to run next.
 
 Stdlib only, so that any room can raise them. The CLI is the one place that prints them
-(`hubtools.cli.errors`). Ids are stable and listed in `docs/errors.md`:
+(`hubtools.cli.failure`). Ids are stable and listed in `docs/errors.md`:
 HT0xx manifest and card, HT1xx checkpoint, HT2xx logs and provenance, HT3xx Hub,
 HT4xx evaluation, HT5xx release and store, HT6xx embedded Hub, HT9xx environment.
 """

@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hubtools.errors import AuthError, EnvironmentFailure, HubtoolsError, UsageError
+from hubtools.checkpoint.shards import read_weights
+from hubtools.errors import (
+    AuthError,
+    CheckError,
+    EnvironmentFailure,
+    HubtoolsError,
+    UsageError,
+)
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -49,6 +56,25 @@ def resolve_base(ref: str, revision: str | None = None) -> Path:
     return _snapshot(repo, commit)
 
 
+def cached_base(repo: str, commit: str) -> Path | None:
+    """The snapshot of a pinned base in the Hugging Face cache; None when it is not there whole.
+
+    Nothing is asked of the Hub.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    patterns = [*_PATTERNS, *_LEGAL]
+    try:
+        folder = snapshot_download(
+            repo, revision=commit, allow_patterns=patterns, local_files_only=True
+        )
+        read_weights(Path(folder))
+    except (LocalEntryNotFoundError, OSError, ValueError, CheckError):
+        return None
+    return Path(folder)
+
+
 def _snapshot(repo: str, commit: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
@@ -76,7 +102,10 @@ def _snapshot(repo: str, commit: str) -> Path:
         raise _unreachable(place, why, "check the name, or: hf auth login") from error
     except LocalEntryNotFoundError as error:
         why = "not in the cache, and the Hub cannot be reached"
-        fix = "check the network and HF_ENDPOINT, or give a directory: --base DIR"
+        fix = (
+            "check the network and HF_ENDPOINT, or give a local copy (merge: --base DIR; release:"
+            " --base-path DIR, or path in the manifest's base)"
+        )
         raise _unreachable(place, why, fix) from error
     except (HfHubHTTPError, OSError) as error:
         why = f"download failed: {type(error).__name__}"

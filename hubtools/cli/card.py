@@ -111,20 +111,23 @@ def adopt(output: Output, target: str, family: Path | None, hub: str | None) -> 
 
     found, members = locate((target,), family, Path.cwd())
     with opened(output, found, members, hub) as release:
-        file = adopting.adopt(release, members[0])
-    output.result("hubtools.card-adopt/1", {"member": members[0].id, "prose": str(file or "")})
-    then = f"hubtools release {members[0].repo}"
-    if file is None:
-        output.note(f"✓ nothing of it was written by hand; it may be replaced: {then}")
-        return
-    output.line(str(file))
-    output.note(f"✓ kept as prose; edit {file}, then: {then}")
+        taken = adopting.adopt(release, members[0])
+    files = [str(file) for file in taken.files]
+    result = {"member": members[0].id, "files": files, "dropped": list(taken.dropped)}
+    output.result("hubtools.card-adopt/1", {**result, "copy": str(taken.copy)})
+    for file in files:
+        output.line(file)
+    for line in taken.dropped:
+        output.note(f"! not taken over: {line}")
+    kept = f"kept {len(files)} sections as prose" if files else "no text of it is a person's"
+    output.note(f"✓ {kept}; the whole README is in {taken.copy}")
+    output.note(f"  next: look at them, then: hubtools release {members[0].repo}")
 
 
 def _opened(
     output: Output, targets: tuple[str, ...], family: Path | None
 ) -> tuple[Release, tuple[Member, ...]]:
-    from hubtools.release.base import compare_base
+    from hubtools.release.base import compare_base, find_base
     from hubtools.release.context import open_release
     from hubtools.release.engine import walk
     from hubtools.release.locate import locate
@@ -134,6 +137,7 @@ def _opened(
     if found.manifest.inputs is not None and all(
         member.checkpoint is not None and member.checkpoint.is_dir() for member in members
     ):
+        find_base(release)
         compare_base(release)
         walk(release, execute=False)
     return release, members

@@ -54,7 +54,7 @@ def command(
             if change.action != "in sync":
                 output.line(change.repo)
     if plan_out is not None:
-        write_json(plan_out, {"schema": SCHEMA, **plan.to_json()})
+        write_json(plan_out, {"schema": SCHEMA, "root": str(found.root), **plan.to_json()})
         output.note(f"plan saved: hubtools release --apply {plan_out}")
     if not plan.pending and not plan.errors():
         output.note("✓ nothing left to do")

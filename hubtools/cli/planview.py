@@ -39,9 +39,9 @@ def print_plan(output: Output, plan: Plan, *, story: bool) -> None:
 
 def print_finding(output: Output, finding: Finding) -> None:
     """A finding as one line, and its fix as another."""
-    about = f"{finding.member}: " if finding.member else ""
-    place = f" ({finding.where})" if finding.where else ""
-    output.note(f"{finding.level}[{finding.id}] {about}{finding.message}{place}")
+    from hubtools.release.refuse import told
+
+    output.note(told(finding))
     if finding.next and finding.level != "info":
         output.note(f"  next: {finding.next}")
 

@@ -63,9 +63,20 @@ def command(
         output.confirm("Push to the Hub?", yes=False)  # fails now rather than after hours of work
     if inferred["source"] is not None:
         found, members = _from_directory(output, targets, **inferred)
+    elif stray := [name for name, value in inferred.items() if value]:
+        raise UsageError(
+            "HT009",
+            f"--{stray[0].rstrip('s').replace('_', '-')} goes with --from; a family says it in its"
+            " manifest",
+            next="set it in family.toml (docs/manifest.md), or release a directory with --from",
+        )
     else:
         planned = _saved(apply)
-        found, members = locate(planned.get("targets", targets), family, Path.cwd())
+        if planned and not targets and family is None:
+            family = Path(planned.get("root", "."))
+        found, members = locate(targets, family, Path.cwd())
+        if planned:
+            members = tuple(found.member(name) for name in planned["targets"])
     with opened(output, found, members, hub) as release:
         if with_sisters:
             read_remotes(release)

@@ -21,6 +21,7 @@ from hubtools.digests import sha256_bytes, sha256_file, sha256_json, weights_dig
 from hubtools.errors import CheckError, UsageError
 from hubtools.evaluation.failures import bridged
 from hubtools.evaluation.protocol import protocol_id, protocol_of
+from hubtools.evaluation.records import read_run
 from hubtools.files import locked
 from hubtools.progress import Progress, silent
 
@@ -213,10 +214,20 @@ def _folder(runs: Path, about: Mapping[str, Any], seed: int, *, again: bool) -> 
             continue
         if not (folder / "run.json").is_file():
             return folder
-        finished = folder
+        if _sound(folder):
+            finished = folder
     if finished is not None and not again:
         return finished
     return runs / str(numbers[-1] + 1 if numbers else 1)
+
+
+def _sound(folder: Path) -> bool:
+    """Whether a finished run can be read back; a damaged one stays where it is and is not used."""
+    try:
+        read_run(folder)
+    except CheckError:
+        return False
+    return True
 
 
 def _same(path: Path, about: Mapping[str, Any], seed: int) -> bool:

@@ -29,7 +29,8 @@ class Member:
     Args:
         id: `arm/step`, how the command line and tables name it.
         repo: `owner/name` on the Hub.
-        optimizer_step: the trainer's step count, None when undeclared.
+        optimizer_step: the trainer's step count, declared or read from the step's name.
+        declared: whether the manifest states that count; a name alone is no statement.
         checkpoint: the run's directory; None when the manifest declares no inputs.
         merged: where merged weights are written.
     """
@@ -42,6 +43,7 @@ class Member:
     optimizer_step: int | None
     checkpoint: Path | None
     merged: Path
+    declared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def _members(file: Path, text: str, manifest: Manifest) -> tuple[Member, ...]:
                     checkpoint=None
                     if inputs is None
                     else _under(file, expand(inputs.checkpoint, words, place)),
+                    declared=step is not None and step.optimizer_step is not None,
                     merged=_under(
                         file, expand(inputs.merged if inputs else "merged/{name}", words, place)
                     ),

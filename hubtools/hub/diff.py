@@ -47,9 +47,7 @@ def diff_files(
         delete=tuple(p for p in gone if _as_recorded(remote.files.get(p), record[p])),
         same=tuple(same),
         overwrites=tuple(
-            f.path
-            for f in change
-            if record and not _as_recorded(remote.files[f.path], record.get(f.path))
+            f.path for f in change if not _as_recorded(remote.files[f.path], record.get(f.path))
         ),
     )
 

@@ -59,7 +59,9 @@ def card_input(family: Family, member: Member, evidence: Evidence) -> CardInput:
                 label=other.label,
                 repo=other.repo,
                 step=other.step,
-                optimizer_step=other.optimizer_step,
+                optimizer_step=evidence.steps.get(
+                    other.id, other.optimizer_step if other.declared else None
+                ),
                 released=other.repo in evidence.released,
                 weights=evidence.weights.get(other.id, ""),
             )

@@ -38,6 +38,7 @@ class Release:
         remotes: state of each repo when the plan was made.
         base_files: what the base's files were held against: `hub`, `local` (nothing), or not read.
         project: where the command runs; its `templates/` overrides the others.
+        failed: members left behind in this run.
         base: the base model's folder when it came from the Hub rather than the manifest.
     """
 
@@ -53,6 +54,7 @@ class Release:
     progress: Progress = silent
     note: Callable[[str], None] = lambda text: None
     done: Done = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
     base: Path | None = None
     base_files: Literal["", "hub", "local"] = ""
     project: Path | None = None
@@ -76,6 +78,11 @@ class Release:
         """Whether any stage reads the base's files."""
         table = self.family.manifest.family
         return table.kind != "full" or bool(table.suites)
+
+    def lacks_base(self) -> bool:
+        """Whether the base is read and its files are not on this machine."""
+        path = self.base_path()
+        return self.needs_base() and (path is None or not path.is_dir())
 
     def relative(self, path: Path) -> str:
         """A path as records and facts name it: relative to the manifest where it is below it."""

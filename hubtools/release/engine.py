@@ -33,8 +33,11 @@ def walk(release: Release, *, execute: bool) -> tuple[list[Cell], Failures]:
     cells: list[Cell] = []
     failures: Failures = {}
     named = {member.id for member in release.targets}
+    # Targets first: what they run may be shared with sisters, who are only looked at.
+    others = (m for m in release.family.members if m.id not in named)
+    members = (*release.targets, *others)
     for stage in LOCAL_STAGES:
-        for member in stage.targets(release, release.family.members):
+        for member in stage.targets(release, members):
             wanted = member.id in named or member.id == release.base_member.id
             if member.id in failures:
                 continue
@@ -48,6 +51,7 @@ def walk(release: Release, *, execute: bool) -> tuple[list[Cell], Failures]:
                 if stage.name == "verify":
                     raise
                 failures[member.id] = error
+                release.failed.add(member.id)
                 continue
             finally:
                 release.digests.save()

@@ -26,6 +26,7 @@ class Evidence:
 
     Args:
         weights: member → weights digest, of every member whose weights are known.
+        steps: member → optimizer steps as its trainer state says.
         facts: about this member, the others, the base and the family.
         suites, comparisons: as JSON objects; `hubtools.release.cards` makes card rows of them.
         verdict: `{verdict, paragraph, label}` of the teacher logs; empty without logs.
@@ -37,6 +38,7 @@ class Evidence:
     """
 
     weights: Mapping[str, str] = field(default_factory=dict)
+    steps: Mapping[str, int] = field(default_factory=dict)
     facts: tuple[Fact, ...] = ()
     suites: tuple[Mapping[str, Any], ...] = ()
     comparisons: tuple[Mapping[str, Any], ...] = ()
@@ -75,6 +77,7 @@ def gather(release: Release, member: Member) -> Evidence:
     verdict = release.done.get(("verify", member.id), {})
     facts: list[Fact] = [fact_from_json(fact) for fact in verdict.get("facts", ())]
     weights: dict[str, str] = {}
+    steps: dict[str, int] = {}
     for other in (*release.family.members, release.base_member):
         if other.id != member.id and ("merge", other.id) not in release.done:
             published = _published(release, other)
@@ -85,6 +88,9 @@ def gather(release: Release, member: Member) -> Evidence:
             if outputs is None:
                 continue
             weights[other.id] = outputs["weights"]
+            for fact in outputs["facts"]:
+                if fact["id"] == "train.optimizer_steps":
+                    steps[other.id] = fact["value"]
             if stage == "merge" and other.id != member.id:
                 continue
             facts += _named(other, member, (fact_from_json(f) for f in outputs["facts"]))
@@ -92,6 +98,7 @@ def gather(release: Release, member: Member) -> Evidence:
     suites, comparisons = _tables(release, member)
     return Evidence(
         weights=weights,
+        steps=steps,
         facts=FactSet(tuple(facts)).facts,
         suites=tuple(suites),
         comparisons=tuple(comparisons),
@@ -115,23 +122,24 @@ def _published(release: Release, other: Member) -> Evidence:
     record = remote.release if remote is not None else None
     try:
         evidence = evidence_from_json(record["evidence"]) if record else Evidence()
-    except (KeyError, TypeError, ValueError) as error:
+        own = [
+            replace(fact, source=replace(fact.source, path=f"hub:{other.repo}/{fact.source.path}"))
+            for fact in evidence.facts
+            if fact.id.startswith("eval.") and fact.subject.member == other.id
+        ]
+        digest = evidence.weights.get(other.id)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         release.note(f"! {other.repo}: its release record cannot be read ({error})")
         return Evidence()
-    own = [
-        replace(fact, source=replace(fact.source, path=f"hub:{other.repo}/{fact.source.path}"))
-        for fact in evidence.facts
-        if fact.id.startswith("eval.") and fact.subject.member == other.id
-    ]
-    known = {other.id: evidence.weights[other.id]} if other.id in evidence.weights else {}
-    return Evidence(weights=known, facts=tuple(own))
+    return Evidence(weights={other.id: digest} if digest else {}, facts=tuple(own))
 
 
 def _released(release: Release) -> tuple[str, ...]:
     there = {repo for repo, remote in release.remotes.items() if remote.exists}
     if release.session is None:  # no Hub is asked: what the receipts remember
         there |= set(_receipts(release))
-    return tuple(sorted(there | {target.repo for target in release.targets}))
+    made = {target.repo for target in release.targets if target.id not in release.failed}
+    return tuple(sorted(there | made))
 
 
 def _receipts(release: Release) -> Iterator[str]:

@@ -109,7 +109,7 @@ def keep_manifest(inferred: Inferred, repo: str, source: Path) -> Path:
     note = file.parent / ".hubtools" / "inferred.sha256"
     old = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else inferred.text
     written = note.read_text() if note.is_file() else ""
-    if old != inferred.text and sha256_bytes(old.encode()) != written:
+    if old != inferred.text and sha256_bytes(old.encode()) not in written.split():
         raise UsageError(
             "HT009",
             "the manifest kept from an earlier release of this run was edited and says otherwise",
@@ -117,8 +117,10 @@ def keep_manifest(inferred: Inferred, repo: str, source: Path) -> Path:
             detail=[*_differences(old, inferred.text), "It is kept as it is."],
             next=f"hubtools release {file.parent} (uses it), or delete it and run this again",
         )
+    # The note first, with both: killed in between, neither text looks edited.
+    known = {sha256_bytes(text.encode()) for text in (old, inferred.text)}
+    write_atomic(note, "\n".join(sorted(known)).encode())
     write_atomic(file, inferred.text.encode())
-    write_atomic(note, sha256_bytes(inferred.text.encode()).encode())
     return file
 
 

@@ -50,6 +50,7 @@ class RepoChange:
     Args:
         head: the commit the plan was made on; empty when the repo does not exist.
         send: bytes of the files that are added or changed.
+        overwrites: files there that no release of ours wrote, or that were changed since.
         card: `new`, `differs`, `same`, or `waits`.
     """
 
@@ -63,6 +64,7 @@ class RepoChange:
     send: int = 0
     card: str = ""
     visibility: str = ""
+    overwrites: tuple[str, ...] = ()
 
     def words(self) -> str:
         """How a table shows it."""
@@ -124,7 +126,7 @@ class Plan:
             "hub": self.hub,
             "targets": list(self.targets),
             "stages": [asdict(cell) for cell in self.cells],
-            "repos": [asdict(change) for change in self.repos],
+            "repos": [{**asdict(c), "overwrites": list(c.overwrites)} for c in self.repos],
             "findings": [finding.to_json() for finding in self.findings],
             "sisters": list(self.sisters),
         }

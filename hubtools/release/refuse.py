@@ -14,6 +14,13 @@ def as_finding(error: HubtoolsError, member: str = "") -> Finding:
     return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
 
 
+def told(finding: Finding) -> str:
+    """A finding as one line of the story."""
+    about = f"{finding.member}: " if finding.member else ""
+    place = f" ({finding.where})" if finding.where else ""
+    return f"{finding.level}[{finding.id}] {about}{finding.message}{place}"
+
+
 def refuse(findings: Sequence[Finding]) -> None:
     """Stop on error findings, with all of them in the message.
 

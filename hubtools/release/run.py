@@ -8,17 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from hubtools.errors import CheckError, HubtoolsError, UsageError
+from hubtools.errors import CheckError, Finding, HubtoolsError, UsageError
 from hubtools.family.manifest import Member
 from hubtools.files import locked, write_json
 from hubtools.hub.diff import diff_files
 from hubtools.hub.model import README
 from hubtools.hub.remote import read_remote
-from hubtools.release.base import compare_base, fetch_base
+from hubtools.release.base import compare_base, fetch_base, find_base
 from hubtools.release.context import Release
 from hubtools.release.engine import publish_all, raise_failures, walk
 from hubtools.release.plan import Cell, Plan, RepoChange
-from hubtools.release.refuse import as_finding, refuse
+from hubtools.release.refuse import as_finding, refuse, told
 from hubtools.release.stages.check import check_local, check_remote
 from hubtools.release.stages.push import local_files
 
@@ -30,6 +30,7 @@ def make_plan(release: Release) -> Plan:
         AuthError, EnvironmentFailure: the Hub does not let itself be asked, and nothing is wrong
             on this machine.
     """
+    find_base(release)
     findings = check_local(release)
     try:
         nameless = any(finding.id == "HT311" for finding in findings)
@@ -94,8 +95,10 @@ def run_release(
         PartialError: HT502, some members were released and some were not.
     """
     with locked(release.state / "lock", f"family {release.family.manifest.family.id}"):
-        fetch_base(release)
         plan = make_plan(release)
+        if release.lacks_base() and not plan.errors():  # cheap before dear
+            fetch_base(release)
+            plan = make_plan(release)
         show(plan)
         refuse(plan.findings)
         release.journal.write("release", plan.id, targets=list(plan.targets))
@@ -109,6 +112,7 @@ def run_release(
         receipts: dict[str, dict[str, Any]] = {}
         if not dry_run and ready:
             if any(change.action in ("create", "update") for change in plan_now.repos):
+                _tell_overwrites(release, plan_now)
                 confirm(plan_now)
                 before_push(release)
             receipts = publish_all(release, ready, failures)
@@ -136,6 +140,18 @@ def _refuse_unsealed(release: Release) -> None:
             detail=("Their local stages are not done, or something they read has changed.",),
             next=f"hubtools release {release.family.root} (does them, then pushes)",
         )
+
+
+def _tell_overwrites(release: Release, plan: Plan) -> None:
+    """Somebody's files are replaced only after it was said; the old ones stay in the history."""
+    for change in plan.repos:
+        names = [name for name in change.overwrites if name != README]
+        if names:
+            message = (
+                f"replaces files on {change.repo} that no release of ours wrote as they are:"
+                f" {', '.join(names)}"
+            )
+            release.note(told(Finding("HT527", "warning", message, member=change.target)))
 
 
 def before_push(release: Release) -> None:
@@ -199,6 +215,7 @@ def _change(release: Release, member: Member) -> RepoChange:
         send=diff.size,
         card="new" if README in added else "differs" if README in changed else "same",
         visibility="" if remote.exists else visibility,
+        overwrites=diff.overwrites,
     )
 
 

@@ -72,7 +72,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
     subprocess.run(
         [sys.executable, "-W", "ignore", "-c", MODELS],
         cwd=folder,
-        env=clean_env(PYTHONPATH=str(ROOT / "tests" / "checkpoint"), HF_HUB_OFFLINE="1"),
+        env=clean_env(PYTHONPATH=str(ROOT / "tests" / "support"), HF_HUB_OFFLINE="1"),
         check=True,
         capture_output=True,
     )

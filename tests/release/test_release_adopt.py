@@ -1,8 +1,10 @@
-"""What of a README on the Hub is a person's."""
+"""What of a README on the Hub is a person's, and where it goes."""
 
 from __future__ import annotations
 
-from hubtools.release.adopt import _body as body
+from typing import Any
+
+from hubtools.release.adopt import NOTES, taken
 
 RENDERED = """\
 ---
@@ -27,29 +29,57 @@ accuracy 0.5
 Knows colours.
 <!-- hubtools:end prose-limitations -->
 """
-WRITTEN = {
-    "identity": "| Kind | full |\n",
-    "results": "accuracy 0.5\n",
-    "prose-limitations": "Knows colours.\n",
+LOCK: dict[str, Any] = {
+    "front_matter": {"license": "mit"},
+    "blocks": {
+        "identity": {"text": "| Kind | full |\n"},
+        "results": {"text": "accuracy 0.5\n"},
+        "prose-limitations": {"text": "Knows colours.\n"},
+    },
 }
+BLOCK = RENDERED[RENDERED.index("<!-- hubtools:begin prose-limitations") :]
 
 
-def test_a_readme_by_hand_is_taken_whole_without_its_front_matter() -> None:
-    assert body("---\na: b\n---\n# T\r\n\r\nText.\n", {}) == "## T\n\nText.\n"
+def test_a_readme_by_hand_is_taken_whole_and_its_metadata_is_named() -> None:
+    sections, dropped = taken("---\na: b\n---\n# T\n\nText.\n", {})
+    assert sections == {NOTES: "## T\n\nText.\n"}
+    assert len(dropped) == 1
+    assert "metadata a: 'b'" in dropped[0]
 
 
-def test_of_a_rendered_card_only_the_edits_are_taken() -> None:
-    assert body(RENDERED, WRITTEN) == "\n"
-    assert body(RENDERED + "\nA remark.\n", WRITTEN) == "A remark.\n"
+def test_an_unedited_card_gives_nothing() -> None:
+    assert taken(RENDERED, LOCK) == ({}, [])
+
+
+def test_an_edited_section_goes_back_to_its_own_file() -> None:
     edited = RENDERED.replace("Knows colours.", "Knows only colours.")
-    assert body(edited, WRITTEN) == "### Limitations\n\nKnows only colours.\n"
-    fixed = RENDERED.replace("accuracy 0.5", "accuracy 0.4, says a person")
-    assert body(fixed, WRITTEN) == "### Results\n\naccuracy 0.4, says a person\n"
+    assert taken(edited, LOCK) == ({"limitations": "Knows only colours.\n"}, [])
+
+
+def test_a_deleted_section_stays_deleted() -> None:
+    assert BLOCK in RENDERED
+    assert taken(RENDERED.replace(BLOCK, ""), LOCK) == ({"limitations": "\n"}, [])
+
+
+def test_text_outside_the_blocks_becomes_notes() -> None:
+    assert taken(RENDERED + "\nA remark.\n", LOCK) == ({NOTES: "A remark.\n"}, [])
+
+
+def test_what_no_prose_can_hold_is_named_and_not_mixed_into_it() -> None:
+    edited = RENDERED.replace("accuracy 0.5", "accuracy 0.9").replace(
+        "license: mit", "license: mit\ntags: [x]"
+    )
+    sections, dropped = taken(edited.replace("| Kind | full |\n", ""), LOCK)
+    assert sections == {}
+    assert [line.split(" (")[0] for line in dropped] == [
+        "metadata tags: ['x']",
+        "generated part 'identity' was edited; it is rendered from facts",
+        "generated part 'results' was edited; it is rendered from facts",
+    ]
 
 
 def test_no_marker_is_taken_even_when_they_do_not_pair_up() -> None:
-    broken = RENDERED.replace("<!-- hubtools:end results -->\n", "")
-    text = body(broken, WRITTEN)
-    assert "hubtools:" not in text
-    assert "accuracy 0.5" in text
-    assert "Knows colours." in text
+    sections, _ = taken(RENDERED.replace("<!-- hubtools:end results -->\n", ""), {})
+    assert "hubtools:" not in sections[NOTES]
+    assert "accuracy 0.5" in sections[NOTES]
+    assert "Knows colours." in sections[NOTES]

@@ -8,7 +8,7 @@ from typing import Any
 
 from hubtools.digests import sha256_file, sha256_json, weights_digest
 from hubtools.evaluation.bridge import evaluate, planned_protocol
-from hubtools.evaluation.records import read_run, run_facts
+from hubtools.evaluation.records import SAMPLES, read_run, run_facts
 from hubtools.family.manifest import Member
 from hubtools.progress import labelled
 from hubtools.release.context import BASE, Release
@@ -19,7 +19,7 @@ class Evaluate(Stage):
     """Runs, append-only: another weights digest, protocol or seed is another run."""
 
     name = "evaluate"
-    version = 2
+    version = 3
     after = ("merge",)
 
     def targets(self, release: Release, members: tuple[Member, ...]) -> tuple[Member, ...]:
@@ -32,8 +32,7 @@ class Evaluate(Stage):
 
     def waits_for(self, release: Release, member: Member) -> str:
         """The base model, where it is read and not here yet."""
-        missing = release.needs_base() and release.base_path() is None
-        return "the base model's files" if missing else ""
+        return "the base model's files" if release.lacks_base() else ""
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
         """The model's files, the suites, their protocols and the seed."""
@@ -79,16 +78,19 @@ class Evaluate(Stage):
             runs.append(
                 {"suite": suite, "seed": seed, "path": str(file.relative_to(release.state))}
             )
-            runs[-1]["sha256"] = sha256_file(file)
+            runs[-1] |= {"sha256": sha256_file(file), "samples": record["samples_sha256"]}
             facts += run_facts(read_run(file), path_in_facts=published_run(member, suite, seed))
         return {"weights": weights, "runs": runs, "facts": [fact.to_json() for fact in facts]}
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
-        """Every run record is there, unchanged."""
+        """Every run record and its samples are there, unchanged."""
         return all(
-            (release.state / run["path"]).is_file()
-            and release.digests.sha256(release.state / run["path"]) == run["sha256"]
+            file.is_file() and release.digests.sha256(file) == digest
             for run in outputs["runs"]
+            for file, digest in (
+                (release.state / run["path"], run["sha256"]),
+                ((release.state / run["path"]).with_name(SAMPLES), run["samples"]),
+            )
         )
 
 

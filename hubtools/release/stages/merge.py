@@ -33,8 +33,7 @@ class Merge(Stage):
         """The checkpoint, and the base where it is read, when they are not on this machine."""
         if member.checkpoint is None or not member.checkpoint.is_dir():
             return "its checkpoint directory"
-        missing = release.needs_base() and release.base_path() is None
-        return "the base model's files" if missing else ""
+        return "the base model's files" if release.lacks_base() else ""
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
         """Every file of the checkpoint, and of the base where it is read."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hubtools.digests import sha256_bytes
-from hubtools.errors import EnvironmentFailure
+from hubtools.errors import AuthError, CheckError, EnvironmentFailure, RemoteMovedError
 from hubtools.family.manifest import Member
 from hubtools.files import write_json
 from hubtools.hub.diff import diff_files
@@ -58,7 +58,7 @@ def prepare(release: Release, member: Member) -> Prepared | None:
     if not remote.exists:
         # Written before the repo exists: a crash in between must not leave it private for ever.
         write_json(visibility_marker(release, member), {"hub": release.hub, "repo": member.repo})
-        ensure_repo(session, member.repo)
+        _create(release, member)
         release.journal.write("created", member.id, repo=member.repo)
         remote = read_remote(session, member.repo)
         release.remotes[member.repo] = remote
@@ -80,6 +80,31 @@ def _as_sealed(release: Release, member: Member, files: tuple[LocalFile, ...]) -
                 detail=(f"Nothing of {member.repo} was sent.",),
                 next="run the same command again; if a before_push hook did it, correct the hook",
             )
+
+
+def _create(release: Release, member: Member) -> None:
+    """Create the repo, private.
+
+    Raises:
+        RemoteMovedError: HT301, somebody else made it since the plan; it is left alone.
+        AuthError, CheckError: the Hub refuses.
+    """
+    assert release.session is not None
+    marker = visibility_marker(release, member)
+    try:
+        if ensure_repo(release.session, member.repo):
+            return
+    except (AuthError, CheckError):
+        marker.unlink(missing_ok=True)  # nothing was made; its visibility is nobody's promise
+        raise
+    marker.unlink(missing_ok=True)
+    raise RemoteMovedError(
+        "HT301",
+        f"remote moved since the plan: {member.repo} was made by somebody else",
+        where=member.repo,
+        detail=("Nothing was pushed to this repo.",),
+        next="hubtools plan (shows what is there), then run the same command again",
+    )
 
 
 def publish(release: Release, prepared: Prepared) -> CommitResult:

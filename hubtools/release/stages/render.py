@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hubtools import __version__
 from hubtools.card.lint import lint_card
 from hubtools.card.lock import card_lock
 from hubtools.card.model import CardInput
@@ -18,6 +20,7 @@ from hubtools.hub.model import CARD_LOCK, README
 from hubtools.release.cards import card_input, card_json
 from hubtools.release.context import BASE, Release
 from hubtools.release.evidence import gather
+from hubtools.release.refuse import told
 from hubtools.release.stages.base import Stage, same_files
 from hubtools.resources import template_digest
 
@@ -38,6 +41,7 @@ class Render(Stage):
         table = release.family.manifest.family
         return {
             "card": sha256_json(card_json(card_of(release, member))),
+            "tool": __version__,
             "templates": template_digest(template_name(table.kind), release.templates()),
         }
 
@@ -55,6 +59,9 @@ class Render(Stage):
                 detail=[f"{finding.id} {finding.message}" for finding in errors[1:]],
                 next=errors[0].next or f"hubtools card render {release.family.root}",
             )
+        for finding in findings:
+            if finding.level == "warning":
+                release.note(told(replace(finding, member=member.id)))
         folder = release.state / "cards" / key[:16]
         templates = template_digest(template_name(card.kind), release.templates())
         written = {
@@ -72,7 +79,6 @@ class Render(Stage):
                 }
                 for name, data in written.items()
             },
-            "findings": [finding.to_json() for finding in findings],
         }
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:

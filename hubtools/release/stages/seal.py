@@ -8,7 +8,7 @@ from typing import Any
 
 from hubtools import __version__
 from hubtools.audit.record import release_record
-from hubtools.digests import canonical_json, sha256_bytes
+from hubtools.digests import canonical_json, sha256_bytes, sha256_json
 from hubtools.errors import CheckError, Finding
 from hubtools.evaluation.records import SAMPLES
 from hubtools.family.manifest import Member
@@ -16,7 +16,7 @@ from hubtools.files import write_atomic
 from hubtools.hub.localfiles import describe
 from hubtools.hub.model import RELEASE_RECORD, LocalFile, RepoPlan, files_record
 from hubtools.hub.rules import plan_findings
-from hubtools.provenance.secrets import scan_text
+from hubtools.provenance.secrets import scan_bytes
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
 from hubtools.release.plan import size_words
@@ -25,19 +25,24 @@ from hubtools.release.stages.base import Stage
 from hubtools.release.stages.evaluate import published_run
 from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
 
-_TEXT = {".md", ".json", ".jsonl", ".txt", ".jinja", ".toml", ".yaml", ".yml", ".model", ""}
-
 
 class Seal(Stage):
     """The list of files of the commit, each with its digests, and the release record."""
 
     name = "seal"
+    version = 2
     after = ("render",)
 
     def inputs(self, release: Release, member: Member) -> Mapping[str, Any]:
-        """Every file of the commit by digest, and the tool's version, which the record names."""
+        """Every file of the commit by digest, and all else that the record holds."""
         files = {path: sha256 for path, (_, sha256) in contents(release, member).items()}
-        return {"files": files, "tool": __version__}
+        table = release.family.manifest.family
+        return {
+            "files": files,
+            "tool": __version__,
+            "evidence": sha256_json(gather(release, member).to_json()),
+            "named": [member.repo, member.id, table.kind, table.base.repo, table.base.revision],
+        }
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """How much the commit holds."""
@@ -119,7 +124,7 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
     if verdict is not None:
         data = canonical_json(verdict["verdict"])
         file = release.state / "sealed" / sha256_bytes(data)[:16] / "provenance.json"
-        if not file.is_file():
+        if not file.is_file() or file.read_bytes() != data:
             write_atomic(file, data)
         files[PROVENANCE] = (file, sha256_bytes(data))
     return files
@@ -128,8 +133,8 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
 def _refuse_secrets(files: Mapping[str, Path]) -> None:
     findings: list[Finding] = []
     for path, source in sorted(files.items()):
-        if source.suffix.lower() in _TEXT:
-            findings += scan_text(path, source.read_text(encoding="utf-8", errors="replace"))
+        if source.suffix != ".safetensors":
+            findings += scan_bytes(path, source.read_bytes())
     errors = [finding for finding in findings if finding.level == "error"]
     if errors:
         raise CheckError(
