@@ -5,6 +5,7 @@ from __future__ import annotations
 from hubtools.cli.output import Output
 from hubtools.errors import Finding
 from hubtools.release.plan import Cell, Plan
+from hubtools.release.refuse import grouped, told
 
 COLUMNS = ("checkpoint", "verify", "merge", "evaluate", "render", "seal", "card", "remote")
 _STAGES = COLUMNS[1:6]
@@ -30,8 +31,9 @@ def print_plan(output: Output, plan: Plan, *, story: bool) -> None:
             output.note(("  " + "  ".join(cells)).rstrip())
     else:
         output.table(COLUMNS, [*base, *rows])
-    for finding in plan.findings:
-        print_finding(output, finding)
+    for finding in grouped(plan.findings):
+        if not story or finding.level != "error":  # the error that follows tells them all
+            print_finding(output, finding)
     if plan.sisters:
         names = ", ".join(plan.sisters)
         output.note(f"sisters whose published cards would change: {names} (--with-sisters)")
@@ -39,8 +41,6 @@ def print_plan(output: Output, plan: Plan, *, story: bool) -> None:
 
 def print_finding(output: Output, finding: Finding) -> None:
     """A finding as one line, and its fix as another."""
-    from hubtools.release.refuse import told
-
     output.note(told(finding))
     if finding.next and finding.level != "info":
         output.note(f"  next: {finding.next}")

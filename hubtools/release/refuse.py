@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from hubtools.errors import AuthError, CheckError, Finding, HubtoolsError
 
@@ -12,6 +13,14 @@ def as_finding(error: HubtoolsError, member: str = "") -> Finding:
     details = [text for text in error.detail if not text.startswith("Nothing ")]
     text = "; ".join([error.message, *details])
     return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
+
+
+def grouped(findings: Sequence[Finding]) -> list[Finding]:
+    """The same finding about several members as one, which names them."""
+    members: dict[Finding, list[str]] = {}
+    for finding in findings:
+        members.setdefault(replace(finding, member=""), []).append(finding.member)
+    return [replace(one, member=", ".join(filter(None, who))) for one, who in members.items()]
 
 
 def told(finding: Finding) -> str:
@@ -27,7 +36,7 @@ def refuse(findings: Sequence[Finding]) -> None:
     Raises:
         CheckError, AuthError: the first one's id; the others as details.
     """
-    errors = [finding for finding in findings if finding.level == "error"]
+    errors = grouped([finding for finding in findings if finding.level == "error"])
     if not errors:
         return
     first, rest = errors[0], errors[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from hubtools.errors import Finding
 from hubtools.family.manifest import read_family
 from hubtools.release.context import open_release
+from hubtools.release.refuse import grouped, told
 from hubtools.release.run import make_plan
 
 
@@ -51,3 +53,11 @@ def test_files_that_nothing_reads_are_told(family: Path) -> None:
     assert [finding.id for finding in found] == ["HT525", "HT525"]
     assert "red-s8" in found[0].next
     assert 'reported = "reported.toml"' in found[1].next
+
+
+def test_the_same_finding_about_several_members_is_told_once() -> None:
+    one = Finding("HT061", "error", "no licence id", where="family.toml", member="a/s1")
+    other = replace(one, member="a/s2")
+    (told_once,) = grouped([one, other])
+    assert told(told_once) == "error[HT061] a/s1, a/s2: no licence id (family.toml)"
+    assert grouped([replace(one, member="")]) == [replace(one, member="")]
