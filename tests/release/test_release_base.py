@@ -75,3 +75,22 @@ def test_a_base_that_this_hub_does_not_have_is_not_compared(hub: LocalHub, famil
     release = opened(hub, family)
     assert compare_base(release) == []
     assert release.base_files == "local"
+
+
+def test_a_base_without_a_path_is_fetched_once_and_known_afterwards(
+    hub: LocalHub, family: Path, hubtools: Callable[..., Any]
+) -> None:
+    published_base(hub, family)
+    manifest = family / "family.toml"
+    manifest.write_text(manifest.read_text().replace(', path = "base"', ""))
+    before = hubtools("plan", "--exit-code", str(family))
+    assert before.code == 10, before.err
+    assert "base model" in before.out
+    done = hubtools("release", "--yes", str(family))
+    assert done.code == 0, done.err
+    after = hubtools("plan", "--exit-code", str(family))
+    assert after.code == 0, after.err + after.out
+    shown = hubtools("card", "show", "red/s4", "--family", str(family))
+    api = HfApi(endpoint=hub.url, token=hub.token)
+    card = Path(api.hf_hub_download("lab/tiny-red-s4", "README.md", cache_dir=family / "c"))
+    assert shown.out == card.read_text()
