@@ -41,7 +41,7 @@ peft.save_pretrained(sys.argv[2])
 OURS = """
 import sys
 from pathlib import Path
-from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.merging.merge import merge
 adapter, base, out = map(Path, sys.argv[1:])
 merge(adapter, base, out, log=out.with_suffix(".log"))
 """

@@ -12,7 +12,7 @@ from hubtools.cli.output import Output
 from hubtools.errors import CheckError
 
 if TYPE_CHECKING:
-    from hubtools.checkpoint.plan import MergePlan
+    from hubtools.checkpoint.merging.plan import MergePlan
 
 SCHEMA = "hubtools.merge/1"
 
@@ -39,7 +39,7 @@ def command(
 ) -> None:
     """Parse, call, print."""
     from hubtools.checkpoint.base import resolve_base
-    from hubtools.checkpoint.plan import plan_merge
+    from hubtools.checkpoint.merging.plan import plan_merge
 
     if out is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
@@ -67,7 +67,7 @@ def _print_plan(output: Output, plan: MergePlan) -> None:
 
 
 def _merge_and_talk(output: Output, plan: MergePlan, out: Path, no_talk: bool) -> dict[str, Any]:
-    from hubtools.checkpoint.merge import merge
+    from hubtools.checkpoint.merging.merge import merge
     from hubtools.checkpoint.talk import talk
 
     log = out.absolute().parent / f".{out.name}.merge" / "log"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tiny_models import save_tokenizer
 
-from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.merging.merge import merge
 from hubtools.cli.merge import command
 from hubtools.errors import CheckError, HubtoolsError
 

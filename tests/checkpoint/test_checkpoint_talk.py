@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_models import save_tokenizer
 
-from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.talk import talk
 from hubtools.checkpoint.talk_child import work
 from hubtools.errors import CheckError, UsageError

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from hubtools.card.reported import read_reported
 from hubtools.checkpoint.inspect import inspect_checkpoint
-from hubtools.checkpoint.plan import plan_merge
+from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
 from hubtools.family.manifest import Member

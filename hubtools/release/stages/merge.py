@@ -10,7 +10,7 @@ from hubtools.checkpoint.carry import publishable_files
 from hubtools.checkpoint.facts import checkpoint_facts
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
-from hubtools.checkpoint.merge import ENGINE_VERSION, merge
+from hubtools.checkpoint.merging.merge import ENGINE_VERSION, merge
 from hubtools.checkpoint.talk import TALK_VERSION, talk
 from hubtools.digests import sha256_bytes, weights_digest
 from hubtools.errors import Finding

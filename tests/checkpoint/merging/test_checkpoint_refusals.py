@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_models import save_adapter, save_base
 
-from hubtools.checkpoint.merge import merge
-from hubtools.checkpoint.plan import plan_merge
+from hubtools.checkpoint.merging.merge import merge
+from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.errors import CheckError, HubtoolsError
 
 Pair = tuple[Path, Path]

@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.adapter import WEIGHTS
-from hubtools.checkpoint.arithmetic import (
+from hubtools.checkpoint.carry import carried_files
+from hubtools.checkpoint.headers import Header, TensorEntry
+from hubtools.checkpoint.merging.arithmetic import (
     BlockMerger,
     Floats,
     Gemm,
@@ -21,9 +23,7 @@ from hubtools.checkpoint.arithmetic import (
     row_blocks,
     to_float32,
 )
-from hubtools.checkpoint.carry import carried_files
-from hubtools.checkpoint.headers import Header, TensorEntry
-from hubtools.checkpoint.plan import MergePlan, Slot, plan_merge
+from hubtools.checkpoint.merging.plan import MergePlan, Slot, plan_merge
 from hubtools.checkpoint.shards import INDEX
 from hubtools.checkpoint.stream import Buffer, HashedFile
 from hubtools.children import child_main

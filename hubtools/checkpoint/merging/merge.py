@@ -15,7 +15,7 @@ from typing import Any
 
 from hubtools.checkpoint.adapter import CONFIG, WEIGHTS
 from hubtools.checkpoint.carry import carried_files
-from hubtools.checkpoint.plan import MergePlan, plan_merge
+from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
 from hubtools.checkpoint.shards import INDEX
 from hubtools.children import run_child
 from hubtools.digests import sha256_file, sha256_json
@@ -75,7 +75,7 @@ def _run(plan: MergePlan, new: Path, out: Path, log: Path, progress: Progress) -
     one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     try:
         return run_child(
-            "hubtools.checkpoint.merge_child",
+            "hubtools.checkpoint.merging.child",
             {
                 "adapter": str(plan.adapter.absolute()),
                 "base": str(plan.base.absolute()),

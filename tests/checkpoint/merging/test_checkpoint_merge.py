@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tiny_models import LINEAR, TEMPLATE, save_adapter, save_base, save_tokenizer
 
-from hubtools.checkpoint.merge import merge
-from hubtools.checkpoint.plan import plan_merge
+from hubtools.checkpoint.merging.merge import merge
+from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.digests import sha256_file
 from hubtools.errors import UsageError
 

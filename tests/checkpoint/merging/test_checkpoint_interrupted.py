@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tiny_models import save_adapter, save_base
 
-from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.stream import HashedFile
 from hubtools.digests import sha256_bytes, sha256_file
 from hubtools.errors import EnvironmentFailure
@@ -24,7 +24,7 @@ from hubtools.files import locked
 SCRIPT = """
 import sys
 from pathlib import Path
-from hubtools.checkpoint.merge import merge
+from hubtools.checkpoint.merging.merge import merge
 adapter, base, out = map(Path, sys.argv[1:])
 merge(adapter, base, out, log=out.with_name("log"))
 """
@@ -77,7 +77,7 @@ def test_a_dead_child_is_an_error_with_its_log(large: tuple[Path, Path], tmp_pat
         found = subprocess.run(["pgrep", "-P", str(os.getpid())], capture_output=True, text=True)
         for pid in found.stdout.split():
             line = Path(f"/proc/{pid}/cmdline")
-            if line.exists() and b"merge_child" in line.read_bytes():
+            if line.exists() and b"merging.child" in line.read_bytes():
                 os.kill(int(pid), signal.SIGKILL)
 
     with pytest.raises(EnvironmentFailure, match="HT904") as caught:

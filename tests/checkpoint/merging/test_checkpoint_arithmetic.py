@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubtools.checkpoint.arithmetic import BlockMerger, gemm_of, row_blocks, to_float32
+from hubtools.checkpoint.merging.arithmetic import BlockMerger, gemm_of, row_blocks, to_float32
 
 
 @given(st.integers(0, 3000), st.integers(1, 2_000_000))

@@ -1,0 +1,1 @@
+"""Taking in what a sharded trainer saved: one ordinary checkpoint comes out."""

@@ -1,0 +1,1 @@
+"""Merging adapters into their base: plan from headers, then stream."""
