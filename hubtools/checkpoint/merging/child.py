@@ -53,8 +53,9 @@ def work(job: Mapping[str, str], progress: Progress) -> dict[str, Any]:
         )
     carried = carried_files(plan.adapter, plan.base)
     small = {name: file.read_bytes() for name, file in carried.items()}
-    if plan.weights.index is not None:
-        small[INDEX] = _index(plan)
+    layout = plan.layout
+    if layout.index is not None:
+        small[INDEX] = layout.index_bytes or _json(layout.index)
     for name, data in small.items():
         write_atomic(out / name, data)
         files[name] = {"sha256": sha256_bytes(data), "size": len(data)}
@@ -87,7 +88,7 @@ class _Writer:
 
     def weight_file(self, name: str, path: Path) -> dict[str, Any]:
         """Copy one base file to `path` with its slots merged."""
-        header, slots = self._plan.weights.headers[name], self._plan.slots_of(name)
+        header, slots = self._plan.weights.headers[name], self._slots(name)
         largest = max((_largest_block(slot) for slot in slots.values()), default=0)
         with (
             header.path.open("rb", buffering=0) as source,
@@ -101,6 +102,9 @@ class _Writer:
                 else:
                     self._merge(source.fileno(), slot, target, header)
             return {"sha256": target.finish(), "size": target.size}
+
+    def _slots(self, file: str) -> dict[str, Slot]:
+        return {slot.target.name: slot for slot in self._plan.slots if slot.file == file}
 
     def _copy(self, source: int, begin: int, end: int, target: HashedFile, header: Header) -> None:
         while begin < end:
@@ -170,15 +174,7 @@ def _read(source: int, view: memoryview, offset: int, path: Path) -> None:
         view, offset = view[count:], offset + count
 
 
-def _index(plan: MergePlan) -> bytes:
-    index = plan.weights.index
-    assert index is not None
-    total = plan.weights.tensor_bytes()
-    metadata = index.get("metadata")
-    known = metadata if isinstance(metadata, dict) else {}
-    if known.get("total_size") == total:
-        return (plan.base / INDEX).read_bytes()
-    index = {**index, "metadata": {**known, "total_size": total}}
+def _json(index: Mapping[str, Any]) -> bytes:
     return json.dumps(index, indent=2, sort_keys=True).encode() + b"\n"
 
 

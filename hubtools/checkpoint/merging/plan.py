@@ -21,7 +21,15 @@ from hubtools.checkpoint.adapter import (
 from hubtools.checkpoint.headers import TensorEntry, read_header
 from hubtools.checkpoint.inspect import CheckpointInfo, inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
-from hubtools.checkpoint.shards import Weights, read_weights
+from hubtools.checkpoint.merging.recipe import (
+    Factor,
+    Layout,
+    LowRank,
+    Output,
+    OutputFile,
+    Stored,
+)
+from hubtools.checkpoint.shards import INDEX, Weights, read_weights
 from hubtools.errors import CheckError
 
 _FACTOR = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])(\.default)?\.weight")
@@ -57,6 +65,7 @@ class MergePlan:
 
     Args:
         slots: by file and offset.
+        layout: every output tensor with what is done to it.
         engine: who multiplies B·A; see `_engine`.
     """
 
@@ -65,11 +74,8 @@ class MergePlan:
     config: AdapterConfig
     weights: Weights
     slots: tuple[Slot, ...]
+    layout: Layout
     engine: Literal["numpy", "torch"]
-
-    def slots_of(self, file: str) -> dict[str, Slot]:
-        """Base tensor name → slot, in one weight file."""
-        return {slot.target.name: slot for slot in self.slots if slot.file == file}
 
     def to_json(self) -> dict[str, Any]:
         """The `plan` object of `hubtools merge --dry-run --json`."""
@@ -116,7 +122,36 @@ def plan_merge(adapter: Path, base: Path) -> MergePlan:
         for module, pair in factors.items()
     ]
     slots.sort(key=lambda slot: (slot.file, slot.target.begin))
-    return MergePlan(adapter, base, config, weights, tuple(slots), _engine(slots))
+    layout = _layout(adapter / WEIGHTS, base, weights, slots)
+    return MergePlan(adapter, base, config, weights, tuple(slots), layout, _engine(slots))
+
+
+def _layout(adapter: Path, base: Path, weights: Weights, slots: list[Slot]) -> Layout:
+    found = {(slot.file, slot.target.name): slot for slot in slots}
+
+    def output(file: str, path: Path, entry: TensorEntry) -> Output:
+        slot = found.get((file, entry.name))
+        source = Stored(path, entry)
+        if slot is None:
+            return Output(entry.name, entry.dtype, entry.shape, source)
+        a, b = Factor(Stored(adapter, slot.a)), Factor(Stored(adapter, slot.b))
+        kind = slot.module.rsplit(".", 1)[-1]
+        ops = (LowRank(a, b, slot.scaling),)
+        return Output(entry.name, entry.dtype, entry.shape, source, ops, kind)
+
+    files = tuple(
+        OutputFile(name, tuple(output(name, header.path, e) for e in header.tensors), header)
+        for name, header in weights.headers.items()
+    )
+    index = weights.index
+    if index is None:
+        return Layout(files)
+    total = weights.tensor_bytes()
+    metadata = index.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    if known.get("total_size") == total:
+        return Layout(files, index, (base / INDEX).read_bytes())
+    return Layout(files, {**index, "metadata": {**known, "total_size": total}})
 
 
 def _factors(file: Path) -> dict[str, dict[str, TensorEntry]]:

@@ -30,8 +30,8 @@ class Factor:
     """
 
     stored: Stored
-    rows: slice = field(default=slice(None))
-    columns: slice = field(default=slice(None))
+    rows: slice = field(default_factory=lambda: slice(None))
+    columns: slice = field(default_factory=lambda: slice(None))
 
     @property
     def shape(self) -> tuple[int, int]:
