@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.errors import EnvironmentFailure
+from hubtools.sizes import size_words
 
 
 def write_atomic(path: Path, data: bytes) -> None:
@@ -91,8 +92,7 @@ def ensure_space(path: Path, need: int, what: str) -> None:
     if need > free:
         raise EnvironmentFailure(
             "HT902",
-            f"not enough disk space for {what}: "
-            f"{need / 1e9:.2f} GB needed, {free / 1e9:.2f} GB free",
+            f"not enough disk space for {what}: {size_words(need)} needed, {size_words(free)} free",
             where=str(path),
             next="free some space or choose another place, then run the same command again",
         )

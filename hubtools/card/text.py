@@ -85,16 +85,6 @@ def named_files(sources: Iterable[Source]) -> Markdown:
     return Markdown(", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files))
 
 
-def size(count: int) -> str:
-    """Bytes in decimal units, as the Hub shows them."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            break
-        value /= 1000
-    return f"{count} B" if unit == "B" else f"{value:.1f} {unit}"
-
-
 def numbers_in(text: str) -> list[str]:
     """The numbers in a text, as they are written there (`0.30`, `1e-5`, `1,156`)."""
     return _NUMBER.findall(text)

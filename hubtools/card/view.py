@@ -22,11 +22,11 @@ from hubtools.card.text import (
     link,
     named_files,
     reported_in,
-    size,
 )
 from hubtools.card.usage import Snippet, snippets
 from hubtools.digests import canonical_json, weights_digest
 from hubtools.facts import Fact
+from hubtools.sizes import size_words
 
 KINDS = {
     "full": "full weights, fine-tuned from the base",
@@ -269,7 +269,7 @@ def _license(card: CardInput) -> list[str]:
 
 def _files(card: CardInput) -> Table | None:
     rows = tuple(
-        (code(row.path), size(row.size), code(row.sha256))
+        (code(row.path), size_words(row.size), code(row.sha256))
         for row in card.files
         if row.path != "README.md"
     )

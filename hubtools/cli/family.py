@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from hubtools.cli import complete
 from hubtools.cli.hubs import opened
 from hubtools.cli.options import hub_option, with_output
 from hubtools.cli.output import Output
@@ -17,20 +18,23 @@ def command() -> None:
 
 
 @command.command("status")
-@click.argument("family", required=False, type=click.Path(path_type=Path))
+@click.argument("targets", nargs=-1, shell_complete=complete.targets)
+@click.option("--family", type=click.Path(path_type=Path), help="Folder that holds family.toml.")
 @click.option("--offline", is_flag=True, help="Do not ask the Hub.")
 @hub_option
 @with_output
-def status(output: Output, family: Path | None, offline: bool, hub: str | None) -> None:
+def status(
+    output: Output, targets: tuple[str, ...], family: Path | None, offline: bool, hub: str | None
+) -> None:
     """One row per checkpoint: weights, card, evaluation, provenance, remote.
 
-    FAMILY is the folder that holds family.toml; without it the one found from here.
+    TARGETS are a family folder, member ids (r2e/s50) or repo ids; none means every member.
     """
     from hubtools.cli.planview import print_finding
     from hubtools.release.locate import locate
     from hubtools.release.run import make_plan
 
-    found, members = locate((), family, Path.cwd())
+    found, members = locate(targets, family, Path.cwd())
     with opened(output, found, members, hub, offline=offline) as release:
         plan = make_plan(release)
     columns = {"weights": "merge", "evaluation": "evaluate", "provenance": "verify"}

@@ -181,7 +181,7 @@ def _count(number: int, thing: str) -> str:
 
 
 def _question(plan: Plan) -> str:
-    from hubtools.release.plan import size_words
+    from hubtools.sizes import size_words
 
     create = sum(change.action == "create" for change in plan.repos)
     commits = sum(change.action in ("create", "update") for change in plan.repos)

@@ -8,19 +8,12 @@ from typing import Any, Literal, TypeGuard
 
 from hubtools.digests import sha256_json
 from hubtools.errors import Finding
+from hubtools.sizes import size_words
 
 SCHEMA = "hubtools.plan/1"
 
 Action = Literal["run", "cached", "skip", "waits"]
 RepoAction = Literal["create", "update", "in sync", "waits", "unknown"]
-
-
-def size_words(size: int) -> str:
-    """A number of bytes as people say it: `8.10 GB`, `346.7 kB`."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.{2 if name == 'GB' else 1}f} {name}"
-    return f"{size} B"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,11 @@ from hubtools.card.text import (
     link,
     numbers_in,
     reported_in,
-    size,
     value_text,
 )
 from hubtools.card.view import table_lines
 from hubtools.facts import Fact, Source, Spread, Subject
+from hubtools.sizes import size_words
 
 parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 any_text = st.text(max_size=60)
@@ -155,7 +155,7 @@ def test_quotes_are_grouped_by_their_source() -> None:
 
 
 def test_sizes_read_as_the_hub_writes_them() -> None:
-    assert [size(n) for n in (0, 999, 1000, 269_000_000, 8_100_000_000)] == [
+    assert [size_words(n) for n in (0, 999, 1000, 269_000_000, 8_100_000_000)] == [
         "0 B",
         "999 B",
         "1.0 kB",

@@ -19,11 +19,11 @@ from hubtools.hub.rules import plan_findings
 from hubtools.provenance.secrets import scan_bytes
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
-from hubtools.release.plan import size_words
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage
 from hubtools.release.stages.evaluate import published_run
 from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
+from hubtools.sizes import size_words
 
 
 class Seal(Stage):
