@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tiny_models import LINEAR, save_adapter, save_base
+from zoo import Zoo
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -29,6 +30,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., tuple[Path, 
         return known[kind, dtype]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Zoo:
+    """Bases and adapters of every kind, each made once."""
+    return Zoo(tmp_path_factory.mktemp("zoo"))
 
 
 @pytest.fixture
