@@ -41,6 +41,7 @@ PathText = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Dtype = Literal["float32", "bfloat16", "float16"]
 
 
 class Table(BaseModel):
@@ -108,6 +109,48 @@ class InputsTable(Table):
     )
 
 
+class IngestTable(Table):
+    """`[ingest]`: how a trainer's own shards (FSDP, verl, DCP) become weights."""
+
+    dtype: Dtype | None = Field(
+        default=None, description="of the weights; to be stated where trainer and config differ"
+    )
+    lora_alpha: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1e9,
+        description="of a LoRA run whose trainer did not write it down",
+    )
+
+
+class MergeTable(Table):
+    """`[merge]`: how adapters become whole weights, for `kind = "merged"`."""
+
+    dtype: Dtype | None = Field(
+        default=None, description="of the merged weights; none: each tensor as in the base"
+    )
+    keep_tied: bool = Field(
+        default=False,
+        description="keep tied embeddings tied, as PEFT does, though the adapter changed only one",
+    )
+    base_is_residual: bool = Field(
+        default=False, description="the base is what PiSSA, OLoRA and the like left of it"
+    )
+    engine: Literal["stream", "peft"] = Field(
+        default="stream", description="`peft` loads the whole model: for adapters other than LoRA"
+    )
+
+
+class ReleaseTable(Table):
+    """`[release]`: what becomes of the work once it is published."""
+
+    weights: Literal["keep", "delete"] = Field(
+        default="keep",
+        description="`delete`: merged and ingested weight files go once the Hub lists them with"
+        " their digests; they are made again if they are needed",
+    )
+
+
 class TeacherTable(Table):
     """`[provenance.teacher]`: the logs that can show which model answered."""
 
@@ -147,7 +190,7 @@ class ProvenanceTable(Table):
 class EvaluationTable(Table):
     """`[evaluation]`: how the suites are run."""
 
-    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+    dtype: Dtype = Field(
         default="float32", description="in which the model computes; part of the protocol"
     )
     device: str = Field(default="cpu", description="as torch names it: cpu, cuda, cuda:1, mps")
@@ -183,7 +226,10 @@ class Manifest(Table):
     arms: dict[Name, ArmTable] = Field(min_length=1)
     steps: dict[Name, StepTable] = {}
     inputs: InputsTable | None = None
+    ingest: IngestTable = IngestTable()
+    merge: MergeTable = MergeTable()
     provenance: ProvenanceTable
     evaluation: EvaluationTable = EvaluationTable()
     card: CardTable = CardTable()
+    release: ReleaseTable = ReleaseTable()
     hooks: HooksTable = HooksTable()

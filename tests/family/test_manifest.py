@@ -197,3 +197,27 @@ def test_the_committed_families_hold_to_the_schema(family: str) -> None:
     data = tomllib.loads((root / "cards" / family / "family.toml").read_text())
     jsonschema.validate(data, schema)
     assert read_family(root / "cards" / family).members
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ('[merge]\ndtype = "bf16"', "merge.dtype"),
+        ("[merge]\nkeep_tide = true", "did you mean 'keep_tied'"),
+        ("[ingest]\nlora_alpha = 0", "ingest.lora_alpha"),
+        ("[ingest]\nlora_alpha = inf", "ingest.lora_alpha"),
+        ('[release]\nweights = "drop"', "release.weights"),
+    ],
+)
+def test_options_of_the_weights_are_checked(tmp_path: Path, table: str, words: str) -> None:
+    error = refused(tmp_path, f"{GOOD}{table}\n")
+    assert words in error.message
+    assert error.where.endswith(f":{GOOD.count(chr(10)) + 2}")
+
+
+def test_options_of_the_weights_are_read(tmp_path: Path) -> None:
+    text = '[merge]\ndtype = "bfloat16"\nkeep_tied = true\n[ingest]\nlora_alpha = 32\n'
+    manifest = read(tmp_path, f'{GOOD}{text}[release]\nweights = "delete"\n').manifest
+    assert (manifest.merge.dtype, manifest.merge.keep_tied) == ("bfloat16", True)
+    assert manifest.ingest.lora_alpha == 32
+    assert manifest.release.weights == "delete"
