@@ -66,7 +66,7 @@ def _plain(found: Any, pickle: Path) -> dict[str, Any]:
     size = pickle.stat().st_size
     for name, value in found.items():
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            raise _unusable(pickle, f"{name!r} is a {type(value).__name__}, not a tensor", [])
+            raise _unusable(pickle, f"{name!r} is a {type(value).__name__}, not a plain tensor", [])
         if value.nbytes > size:  # one element repeated by strides of 0
             raise _unusable(pickle, f"{name!r} claims {value.nbytes} bytes of {size}", [])
     if not found:
