@@ -1,0 +1,273 @@
+"""Names and values out of a pickle, without ever importing or calling what it names.
+
+This is no unpickler with a guard: it walks the opcodes on a stack of its own and has no code that
+imports, calls or builds a stranger's class. Every class, function and object of one becomes an
+inert `Record`. It is for reading what a small file gives away, never for loading weights.
+"""
+
+from __future__ import annotations
+
+import io
+import pickletools
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubtools.errors import CheckError
+
+SIZE_LIMIT = 32 << 20
+_STEP_LIMIT = 2_000_000
+_POINTER_LIMIT = 200
+_KEY_LIMIT = 1000
+_WORD = 1 << 64
+_TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # first pickle of torch.save's format before zip files
+_BROKEN = (
+    ValueError, LookupError, TypeError, AttributeError, OverflowError, EOFError, OSError,
+    RuntimeError, MemoryError, struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    """What stands where a pickle names a class or function, or would make an object with one.
+
+    Args:
+        name: `module.name` as the pickle spells it; nothing was looked up.
+        args: what it would have been called with.
+        parts: state and items that would have been put into the object, in order.
+    """
+
+    name: str
+    args: Any = ()
+    parts: list[Any] = field(default_factory=list)
+
+
+def read_pickle(path: Path) -> Any:
+    """The value a pickle or a `torch.save` file describes; of tensors only the description.
+
+    Dicts, lists, tuples, strings and numbers are themselves (sets are lists); all else is a Record.
+
+    Raises:
+        CheckError: HT180 it is larger than 32 MiB, damaged, or built to exhaust the reader.
+    """
+    try:
+        return _read(path)
+    except _BROKEN as error:
+        why = str(error).partition("\n")[0] or type(error).__name__
+        raise CheckError(
+            "HT180",
+            f"{path.name} is not a pickle that can be read safely: {why}",
+            where=str(path),
+            detail=("Nothing in it was run.",),
+            next=f"delete it if it is not needed: it is never published ({path.name})",
+        ) from error
+
+
+def texts(value: Any) -> Iterator[tuple[str, str]]:
+    """(pointer, text) of every string in what `read_pickle` gave, each once.
+
+    A record's own name is no text; the pointer of a field is `/field` as in a JSON pointer.
+    """
+    seen: set[int] = set()
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting:
+        place, item = waiting.pop()
+        if id(item) in seen or not isinstance(item, str | dict | list | tuple | Record):
+            continue
+        seen.add(id(item))
+        if isinstance(item, str):
+            yield place or "/", item
+        else:
+            waiting += [(_below(place, key), inner) for key, inner in reversed(_children(item))]
+
+
+def _children(item: Any) -> list[tuple[Any, Any]]:
+    if isinstance(item, dict):
+        return list(item.items())
+    if isinstance(item, Record):  # fields of an object stand directly below it
+        return [("", item.args), *(("", part) for part in item.parts)]
+    return list(enumerate(item))
+
+
+def _below(place: str, key: Any) -> str:
+    if isinstance(key, Record) or key == "" or len(place) > _POINTER_LIMIT:
+        return place
+    return f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def _read(path: Path) -> Any:
+    with path.open("rb") as stream:
+        if path.stat().st_size > SIZE_LIMIT:
+            raise ValueError(f"more than {SIZE_LIMIT >> 20} MiB")
+        data = stream.read(SIZE_LIMIT + 1)
+    if data[:4] == b"PK\x03\x04":
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
+            if name is None:
+                raise ValueError("a zip file without data.pkl")
+            with archive.open(name) as member:
+                data = member.read(SIZE_LIMIT + 1)
+        if len(data) > SIZE_LIMIT:
+            raise ValueError(f"unpacks to more than {SIZE_LIMIT >> 20} MiB")
+    pickles = io.BytesIO(data)
+    value = _Machine().run(pickles)
+    if value == _TORCH_MAGIC:  # then: protocol, system, and the object itself
+        for _ in range(3):
+            value = _Machine().run(pickles)
+    return value
+
+
+class _Machine:
+    """One pickle's stack, marks and memo."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
+
+    def run(self, stream: io.BytesIO) -> Any:
+        """Walk one pickle to its STOP."""
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
+            if count > _STEP_LIMIT:
+                raise ValueError(f"more than {_STEP_LIMIT} steps")
+            name = opcode.name
+            if name == "STOP":
+                return self.stack.pop()
+            if name in _VALUES:
+                self.stack.append(argument)
+            elif name in _EMPTY:
+                self.stack.append(_EMPTY[name]())
+            else:
+                _STEPS[name](self, argument)
+        raise ValueError("it ends early")
+
+    def since_mark(self) -> list[Any]:
+        """Pop everything above the last mark."""
+        start = self.marks.pop()
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
+    def pop(self, count: int) -> list[Any]:
+        """Pop `count` values, deepest first."""
+        if len(self.stack) < count:
+            raise ValueError("it takes more from the stack than is there")
+        items = self.stack[len(self.stack) - count :]
+        del self.stack[len(self.stack) - count :]
+        return items
+
+    def put(self, pairs: list[Any]) -> None:
+        """Put key, value, key, value … into the dict or record on top."""
+        target = self.stack[-1]
+        table: dict[Any, Any] = target if isinstance(target, dict) else {}
+        for key, value in zip(pairs[::2], pairs[1::2], strict=True):
+            table[key if _plain(key) else Record("key", (key,))] = value
+        if isinstance(target, Record):
+            target.parts.append(table)
+
+    def extend(self, items: list[Any]) -> None:
+        """Put items into the list or record on top."""
+        target = self.stack[-1]
+        if isinstance(target, list):
+            target.extend(items)
+        elif isinstance(target, Record):
+            target.parts.extend(items)
+
+    def make(self, maker: Any, *args: Any) -> None:
+        """Push what a call of `maker` would give: a record of it."""
+        name = maker.name if isinstance(maker, Record) else type(maker).__name__
+        self.stack.append(Record(name, args))
+
+    def build(self, state: Any) -> None:
+        """Give the object on top its state."""
+        target = self.stack[-1]
+        if isinstance(target, Record):
+            target.parts.append(state)
+
+
+def _plain(key: Any) -> bool:
+    """Whether hashing and comparing it is quick: deep tuples overflow the stack, long ones bore."""
+    if isinstance(key, str | bytes):
+        return len(key) <= _KEY_LIMIT
+    return key is None or isinstance(key, float) or (isinstance(key, int) and -_WORD < key < _WORD)
+
+
+def _dictionary(machine: _Machine, _: Any) -> None:
+    pairs = machine.since_mark()
+    machine.stack.append({})
+    machine.put(pairs)
+
+
+def _named(machine: _Machine, argument: str) -> None:
+    machine.stack.append(Record(argument.replace(" ", ".")))
+
+
+def _named_above(machine: _Machine, _: Any) -> None:
+    words = [word if isinstance(word, str) else "?" for word in machine.pop(2)]
+    machine.stack.append(Record(".".join(words)))
+
+
+def _instance(machine: _Machine, argument: str) -> None:
+    machine.stack.append(Record(argument.replace(" ", "."), tuple(machine.since_mark())))
+
+
+def _remember(machine: _Machine, slot: int | None) -> None:
+    machine.memo[len(machine.memo) if slot is None else slot] = machine.stack[-1]
+
+
+def _persistent(machine: _Machine, argument: Any) -> None:
+    machine.stack.append(Record("persistent id", (argument,)))
+
+
+_Step = Callable[[_Machine, Any], object]
+_VALUES = frozenset(
+    "INT BININT BININT1 BININT2 LONG LONG1 LONG4 STRING BINSTRING SHORT_BINSTRING BINBYTES"
+    " SHORT_BINBYTES BINBYTES8 BYTEARRAY8 UNICODE SHORT_BINUNICODE BINUNICODE BINUNICODE8 FLOAT"
+    " BINFLOAT".split()
+)
+_EMPTY: dict[str, Callable[[], Any]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_TUPLE": tuple,
+    "EMPTY_LIST": list,
+    "EMPTY_DICT": dict,
+    "EMPTY_SET": list,
+    "NEXT_BUFFER": lambda: Record("buffer"),
+}
+_STEPS: dict[str, _Step] = {
+    **dict.fromkeys(("PROTO", "FRAME", "READONLY_BUFFER"), lambda m, _: None),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"), _remember),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, a: m.stack.append(m.memo[a])),
+    **dict.fromkeys(("EXT1", "EXT2", "EXT4"), lambda m, a: m.stack.append(Record(f"code {a}"))),
+    "MARK": lambda m, _: m.marks.append(len(m.stack)),
+    "POP": lambda m, _: m.stack.pop(),
+    "POP_MARK": lambda m, _: m.since_mark(),
+    "DUP": lambda m, _: m.stack.append(m.stack[-1]),
+    "TUPLE": lambda m, _: m.stack.append(tuple(m.since_mark())),
+    "TUPLE1": lambda m, _: m.stack.append(tuple(m.pop(1))),
+    "TUPLE2": lambda m, _: m.stack.append(tuple(m.pop(2))),
+    "TUPLE3": lambda m, _: m.stack.append(tuple(m.pop(3))),
+    "LIST": lambda m, _: m.stack.append(m.since_mark()),
+    "FROZENSET": lambda m, _: m.stack.append(m.since_mark()),
+    "DICT": _dictionary,
+    "APPEND": lambda m, _: m.extend(m.pop(1)),
+    "APPENDS": lambda m, _: m.extend(m.since_mark()),
+    "ADDITEMS": lambda m, _: m.extend(m.since_mark()),
+    "SETITEM": lambda m, _: m.put(m.pop(2)),
+    "SETITEMS": lambda m, _: m.put(m.since_mark()),
+    "GLOBAL": _named,
+    "STACK_GLOBAL": _named_above,
+    "INST": _instance,
+    "OBJ": lambda m, _: m.make(*m.since_mark()),
+    "NEWOBJ": lambda m, _: m.make(*m.pop(2)),
+    "NEWOBJ_EX": lambda m, _: m.make(*m.pop(3)),
+    "REDUCE": lambda m, _: m.make(*m.pop(2)),
+    "BUILD": lambda m, _: m.build(*m.pop(1)),
+    "PERSID": _persistent,
+    "BINPERSID": lambda m, _: _persistent(m, m.pop(1)[0]),
+}
