@@ -73,13 +73,27 @@ def read_header(path: Path) -> Header:
         if size < 8 or length > HEADER_LIMIT or 8 + length > size:
             raise _lie(path, f"header length {length} in a file of {size} bytes")
         text = stream.read(length)
+    return parse_header(path, text, size)
+
+
+def parse_header(path: Path, text: bytes, size: int) -> Header:
+    """Check the JSON of a header that was read elsewhere.
+
+    Args:
+        path: the file, for messages and results.
+        text: the JSON alone, without the eight bytes before it.
+        size: of the whole file, in bytes.
+
+    Raises:
+        CheckError: HT104 as `read_header`.
+    """
     try:
         fields = json.loads(text, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
         raise _lie(path, f"header is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise _lie(path, "header is not a JSON object")
-    data_start = 8 + length
+    data_start = 8 + len(text)
     entries = [
         _entry(path, name, value, data_start)
         for name, value in fields.items()
