@@ -1,0 +1,243 @@
+"""The child process that asks transformers how a model names its tensors; see `names.name_map`.
+
+It walks the same way as transformers' own loading: rename each stored name, collect what is
+converted together, run the conversion (on stand-ins, see `names_trace`).
+"""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.names import NameMap, Part
+from hubtools.checkpoint.names_model import build, module_kinds, pages_in_out
+from hubtools.checkpoint.names_trace import Shape, Tracer
+from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
+from hubtools.children import child_main
+from hubtools.progress import Progress
+
+
+def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
+    """The result is the JSON of a NameMap."""
+    base = Path(job["base"])
+    names = _Names(build(base))
+    stored = any((base / file).is_file() for file in (SINGLE, INDEX))
+    disk = (
+        {n: entry.shape for n, (_, entry) in read_weights(base).tensors().items()} if stored else {}
+    )
+    found = names.forward(disk) if stored else names.backward(names.shapes)
+    asked, asked_parts = names.places(job["asked"], found.parts)
+    order = {name: found.parts[name] for name in names.shapes if name in found.parts}
+    gone = names.shapes.keys() - order.keys() - names.tied.keys() - found.unplaced.keys()
+    return NameMap(
+        parameters=order,
+        shapes=names.shapes,
+        asked=asked,
+        tied=names.tied,
+        modules=module_kinds(names.model),
+        asked_parts=asked_parts,
+        missing=tuple(name for name in names.shapes if name in gone),
+        unplaced=found.unplaced,
+        foreign=tuple(sorted(found.foreign)),
+        in_out=pages_in_out(names.model),
+    ).to_json()
+
+
+@dataclass
+class _Found:
+    parts: dict[str, tuple[Part, ...]] = field(default_factory=dict)
+    unplaced: dict[str, str] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Group:
+    """Tensors that one converter takes together: (name, pattern that matched)."""
+
+    converter: Any
+    members: list[tuple[str, str]] = field(default_factory=list)
+
+
+class _Names:
+    """One model and transformers' mapping for it."""
+
+    def __init__(self, model: Any) -> None:
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import WeightConverter
+
+        self.model = model
+        self._state = model.state_dict()
+        self.shapes = {name: tuple(tensor.shape) for name, tensor in self._state.items()}
+        self.tied = dict(model.all_tied_weights_keys)
+        mapping = get_model_conversion_mapping(model)
+        self._converters = [item for item in mapping if isinstance(item, WeightConverter)]
+        self._renamings = [item for item in mapping if not isinstance(item, WeightConverter)]
+
+    def forward(self, disk: Mapping[str, Shape]) -> _Found:
+        """Stored names and shapes → what each parameter is made of."""
+        from transformers.core_model_loading import dot_natural_key
+
+        found, groups = _Found(), dict[str, _Group]()
+        by_pattern = _by_pattern(self._converters)
+        for name in sorted(disk, key=dot_natural_key):
+            target, pattern = self._renamed(name)
+            if target not in self._state:
+                found.foreign.append(name)
+            elif pattern is not None:
+                group = groups.setdefault(target, _Group(copy.deepcopy(by_pattern[pattern])))
+                group.members.append((name, pattern))
+            elif target in found.parts:
+                found.foreign.append(name)  # transformers takes the first of two, too
+            else:
+                found.parts[target] = (_whole(name, disk[name]),)
+        for target, group in groups.items():
+            try:
+                outputs, tracer = self._converted(group, target, disk, self.shapes)
+                read = {n: tracer.parts(tensor, self.shapes[n]) for n, tensor in outputs.items()}
+                found.parts.update(read)
+            except Exception as error:  # whatever an operation raises: only this group is affected
+                first, *others = group.converter.target_patterns
+                targets = [target, *(target.replace(first, other) for other in others)]
+                found.unplaced.update(dict.fromkeys(targets, _why(error)))
+        return found
+
+    def backward(self, wanted: Iterable[str]) -> _Found:
+        """In-memory names → the tensors that `save_pretrained` writes for them."""
+        from transformers.conversion_mapping import get_model_conversion_mapping
+        from transformers.core_model_loading import (
+            PrefixChange,
+            WeightConverter,
+            apply_converters,
+            apply_renamings,
+            dot_natural_key,
+        )
+
+        mapping = [
+            transform.reverse_transform()
+            for transform in reversed(get_model_conversion_mapping(self.model, add_legacy=False))
+            if not isinstance(transform, PrefixChange)
+        ]
+        converters = [item for item in mapping if isinstance(item, WeightConverter)]
+        renamings = [item for item in mapping if not isinstance(item, WeightConverter)]
+        found, groups, by_pattern = _Found(), dict[str, _Group](), _by_pattern(converters)
+        for name in sorted(set(wanted) - self.tied.keys(), key=dot_natural_key):
+            target, pattern = apply_converters(name, converters)
+            if pattern is None:
+                stored = apply_renamings(name, renamings)
+                found.parts[name] = (_whole(stored, self.shapes[name]),)
+            else:
+                group = groups.setdefault(target, _Group(copy.deepcopy(by_pattern[pattern])))
+                group.members.append((name, pattern))
+        for target, group in groups.items():
+            try:
+                outputs, tracer = self._converted(group, target, self.shapes, {})
+                origins = [
+                    origin
+                    for name, tensor in outputs.items()
+                    for origin in tracer.origins(tensor, apply_renamings(name, renamings))
+                ]
+                for owner, part in origins:
+                    found.parts[owner] = (*found.parts.get(owner, ()), part)
+            except Exception as error:
+                members = (name for name, _ in group.members)
+                found.unplaced.update(dict.fromkeys(members, _why(error)))
+        return found
+
+    def places(
+        self, asked: Sequence[str], parts: Mapping[str, tuple[Part, ...]]
+    ) -> tuple[dict[str, str], dict[str, Part]]:
+        """For each name asked for its in-memory name, and its place inside when not the whole."""
+        modules = module_kinds(self.model)
+        stored = {part.disk: part for group in parts.values() for part in group}
+        places, partly = dict[str, str](), dict[str, tuple[str, str]]()
+        for name in asked:
+            target, pattern = self._renamed(name)
+            known = {n for n in (name, target) if n in self._state}
+            homes = {n for n in (name, target) if n.rpartition(".")[0] in modules}
+            candidates = known or homes
+            if len(candidates) != 1:
+                continue
+            places[name] = candidates.pop()
+            if pattern is not None and places[name] == target and name not in self._state:
+                partly[name] = (target, pattern)
+        inside = {name: stored[name] for name in partly if name in stored}
+        older = self._older({target for name, (target, _) in partly.items() if name not in inside})
+        for name, (target, pattern) in partly.items():
+            part = inside.get(name) or older.get(_key(name, target, pattern))
+            if part is None:
+                del places[name]
+            else:
+                inside[name] = Part(name, part.page, part.rows, part.transposed, part.disk_rows)
+        return places, inside
+
+    def _older(self, targets: set[str]) -> dict[tuple[str, str, str], Part]:
+        found: dict[tuple[str, str, str], Part] = {}
+        for target, parts in self.backward(targets).parts.items():
+            for part in parts:
+                renamed, pattern = self._renamed(part.disk)
+                if renamed == target and pattern is not None:
+                    found[_key(part.disk, target, pattern)] = part
+        return found
+
+    def _renamed(self, name: str) -> tuple[str, str | None]:
+        from transformers.core_model_loading import rename_source_key
+
+        prefix = self.model.base_model_prefix
+        target, pattern = rename_source_key(
+            name, self._renamings, self._converters, prefix, self._state
+        )
+        if target not in self._state and name in self._state:
+            target, pattern = rename_source_key(name, [], [], prefix, self._state)
+        return target, pattern
+
+    def _converted(
+        self, group: _Group, target: str, sources: Mapping[str, Shape], results: Mapping[str, Shape]
+    ) -> tuple[dict[str, Any], Tracer]:
+        """Run the operations of a group on stand-ins: what comes out, by full name."""
+        shapes = [sources[name] for name, _ in group.members]
+        if target in results:
+            shapes.append(results[target])
+        tracer = Tracer(shapes)
+        for name, pattern in group.members:
+            stand_in = tracer.stand_in(name, sources[name])
+            group.converter.add_tensor(target, name, pattern, stand_in)
+        model = _Scaled(self.shapes, tracer)
+        outputs = group.converter.convert(target, model=model, config=self.model.config)
+        return {n: t[0] if isinstance(t, list) else t for n, t in outputs.items()}, tracer
+
+
+class _Scaled:
+    """Stands for the model when an operation asks for the size of a parameter."""
+
+    def __init__(self, shapes: Mapping[str, Shape], tracer: Tracer) -> None:
+        self._shapes, self._tracer = shapes, tracer
+
+    def get_parameter(self, name: str) -> Any:
+        import torch
+
+        return torch.empty(self._tracer.small(self._shapes[name]), device="meta")
+
+
+def _by_pattern(converters: Iterable[Any]) -> dict[str, Any]:
+    return {pattern: item for item in converters for pattern in item.source_patterns}
+
+
+def _why(error: Exception) -> str:
+    return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def _whole(disk: str, shape: Shape) -> Part:
+    return Part(disk, None, (0, shape[-2] if len(shape) == 3 else [*shape, 1][0]))
+
+
+def _key(name: str, target: str, pattern: str) -> tuple[str, str, str]:
+    # Two spellings of one tensor differ in words (a renamed block), not in numbers.
+    return target, pattern, ".".join(re.findall(r"\d+", name))
+
+
+if __name__ == "__main__":
+    child_main(work)
