@@ -53,6 +53,7 @@ class LowRank:
             and for parameters that are not modules).
         transposed: W is stored as [in, out].
         page: which matrix of a stacked W [pages, ., .]; None for a plain matrix.
+        rows: which outputs of W change, half open, when B has only these; None: all.
         magnitude: DoRA's m, one number per output.
     """
 
@@ -63,6 +64,7 @@ class LowRank:
     transposed: bool = False
     page: int | None = None
     magnitude: Stored | None = None
+    rows: tuple[int, int] | None = None
 
     @property
     def rank(self) -> int:
