@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -33,6 +33,11 @@ if TYPE_CHECKING:
 @click.option("--suite", "suites", multiple=True, help="With --from: evaluation suite to run.")
 @click.option("--private", is_flag=True, help="With --from: keep the repo private.")
 @click.option("--with-sisters", is_flag=True, help="Take along published sisters.")
+@click.option(
+    "--weights",
+    type=click.Choice(["keep", "delete"]),
+    help="Made weights once they are published (manifest: [release] weights).",
+)
 @click.option("--dry-run", is_flag=True, help="All local stages, no push.")
 @click.option("--apply", type=click.Path(path_type=Path), help="Only if this saved plan holds.")
 @yes_option
@@ -43,6 +48,7 @@ def command(
     targets: tuple[str, ...],
     family: Path | None,
     with_sisters: bool,
+    weights: Literal["keep", "delete"] | None,
     dry_run: bool,
     apply: Path | None,
     yes: bool,
@@ -78,6 +84,7 @@ def command(
         if planned:
             members = tuple(found.member(name) for name in planned["targets"])
     with opened(output, found, members, hub) as release:
+        release.weights = weights or release.weights
         if with_sisters:
             read_remotes(release)
             there = [m for m in found.members if release.remotes[m.repo].exists]

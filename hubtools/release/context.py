@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hubtools.digests import DigestCache
 from hubtools.family.manifest import Family, Member
 from hubtools.progress import Progress, silent
+from hubtools.release.freed import Freed
 from hubtools.release.journal import Journal
 from hubtools.release.store import Store
 from hubtools.resources import template_roots
@@ -40,6 +41,8 @@ class Release:
         project: where the command runs; its `templates/` overrides the others.
         failed: members left behind in this run.
         base: the base model's folder when it came from the Hub rather than the manifest.
+        freed: weights that were deleted once they were published.
+        weights: whether made weights stay once they are published.
     """
 
     family: Family
@@ -58,6 +61,8 @@ class Release:
     base: Path | None = None
     base_files: Literal["", "hub", "local"] = ""
     project: Path | None = None
+    freed: Freed = field(kw_only=True)
+    weights: Literal["keep", "delete"] = "keep"
 
     def templates(self) -> tuple[Path, ...]:
         """Template folders in override order."""
@@ -125,6 +130,8 @@ def open_release(
         store=Store(state / "store"),
         journal=Journal(state / "journal.jsonl", clock),
         digests=DigestCache(state / "digests.json"),
+        freed=Freed(state / "freed.json"),
+        weights=family.manifest.release.weights,
         session=session,
         hub=hub or (session.endpoint if session else ""),
         progress=progress,

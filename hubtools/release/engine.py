@@ -8,12 +8,15 @@ from typing import Any
 from hubtools.errors import CheckError, HubtoolsError, PartialError
 from hubtools.family.manifest import Member
 from hubtools.release.context import Release
+from hubtools.release.freed import free_weights
 from hubtools.release.plan import Cell
 from hubtools.release.stages import LOCAL_STAGES
 from hubtools.release.stages.attest import attest
 from hubtools.release.stages.base import Stage
 from hubtools.release.stages.push import Prepared, prepare, publish
 from hubtools.release.store import Record, stage_key
+from hubtools.settings import LOCAL
+from hubtools.sizes import size_words
 
 Failures = dict[str, HubtoolsError]
 
@@ -73,12 +76,18 @@ def settle(release: Release, stage: Stage, member: Member, *, execute: bool) -> 
     target = stage.record_target(member)
     key = stage_key(stage.name, stage.version, target, inputs)
     record = release.store.get(stage.name, key)
+    again = ""
     if record is not None and stage.whole(release, record.outputs):
         release.done[place] = record.outputs
-        return Cell(*place, "cached", key=key)
+        again = stage.again(release, member, record.outputs)
+        if not again:
+            return Cell(*place, "cached", stage.remark(release, record.outputs), key=key)
+        del release.done[place]
     if execute:
+        if again:
+            release.note(f"· {stage.name:9} {target} again: {again}")
         release.done[place] = _run(release, stage, member, key, inputs)
-    return Cell(*place, "run", key=key)
+    return Cell(*place, "run", again, key=key)
 
 
 def _run(
@@ -143,10 +152,21 @@ def publish_all(
 
     def prove(member: Member) -> None:
         receipts[member.id] |= attest(release, member)
+        if release.weights == "delete":
+            _delete_weights(release, member)
 
     for step in (send, make, prove):
         each(ready, step)
     return {name: receipt for name, receipt in receipts.items() if name not in failures}
+
+
+def _delete_weights(release: Release, member: Member) -> None:
+    if release.hub == LOCAL:
+        release.note(f"· deleted   nothing of {member.id}; this is a rehearsal: the weights stay")
+        return
+    size = free_weights(release, member)
+    if size:
+        release.note(f"✓ deleted   {member.id} {size_words(size)} of published weights")
 
 
 def raise_failures(release: Release, failures: Failures, finished: int) -> None:

@@ -36,6 +36,14 @@ class Stage(ABC):
         """Whether the files a remembered result names are still there, unchanged."""
         return True
 
+    def again(self, release: Release, member: Member, outputs: Mapping[str, Any]) -> str:
+        """Why a remembered result, whole as it is, does not do this time; empty when it does."""
+        return ""
+
+    def remark(self, release: Release, outputs: Mapping[str, Any]) -> str:
+        """What a plan says about a remembered result; empty when there is nothing to say."""
+        return ""
+
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """What came out, in a few words for the terminal."""
         return ""
@@ -58,9 +66,14 @@ class Stage(ABC):
 
 
 def same_files(release: Release, files: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Whether every file is still at its `source` with its digest (from the stat cache)."""
+    """Whether every file is still at its `source` with its digest (from the stat cache).
+
+    One that was deleted once it was published counts as there: its bytes are known.
+    """
     for entry in files.values():
         file = release.at(entry["source"])
+        if not file.exists() and release.freed.entry(entry["source"], entry["sha256"]):
+            continue
         if not file.is_file() or file.stat().st_size != entry["size"]:
             return False
         if release.digests.sha256(file) != entry["sha256"]:

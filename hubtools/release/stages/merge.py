@@ -6,27 +6,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.carry import publishable_files
 from hubtools.checkpoint.facts import checkpoint_facts
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
-from hubtools.checkpoint.merging.merge import ENGINE_VERSION, merge
+from hubtools.checkpoint.merging.merge import ENGINE_VERSION
 from hubtools.checkpoint.talk import TALK_VERSION, talk
 from hubtools.digests import sha256_bytes, weights_digest
 from hubtools.errors import Finding
 from hubtools.family.manifest import Member
 from hubtools.files import write_atomic
+from hubtools.hub.diff import same_content
+from hubtools.hub.model import LocalFile, RemoteState
 from hubtools.progress import labelled
 from hubtools.release.context import Release
+from hubtools.release.freed import missing
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, input_digests, same_files
+from hubtools.release.stages.evaluate import Evaluate
+from hubtools.release.store import stage_key
+from hubtools.release.weights import make_weights
 
 
 class Merge(Stage):
     """A weights directory with the sha256 of each file, known while it was written."""
 
     name = "merge"
-    version = 2
+    version = 3
     after = ("verify",)
 
     def waits_for(self, release: Release, member: Member) -> str:
@@ -49,78 +54,88 @@ class Merge(Stage):
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """What was done to the weights, and the first words they said."""
-        done = (
-            f"{outputs['report']['changed_tensors']} tensors merged"
-            if outputs["report"]
-            else "as it is"
-        )
+        merged = outputs["reports"].get("merge")
+        done = f"{merged['changed_tensors']} tensors merged" if merged else "as it is"
         return f"{done}; it loads and talks: {outputs['talk']['text'][:60]!r}"
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Merge in a child process (or take the files as they are), then load and talk."""
-        kind = release.family.manifest.family.kind
-        checkpoint, base = _checkpoint(member), release.base_path()
-        report: Mapping[str, Any] = {}
-        if kind == "merged":
-            assert base is not None
-            folder = member.merged.with_name(f"{member.merged.name}-{key[:8]}")
-            result = merge(
-                checkpoint,
-                base,
-                folder,
-                log=release.log(f"merge-{member.id}"),
-                progress=labelled(release.progress, f"merge {member.id}"),
-            )
-            files, weights, report = result["files"], result["weights"], result["report"]
-            for name, entry in files.items():
-                release.digests.remember(folder / name, entry["sha256"])
-                entry["source"] = release.stored(folder / name)
-        else:
-            folder = checkpoint
-            files = _described(release, publishable_files(checkpoint, kind))
-            weights = {n: e["sha256"] for n, e in files.items() if n.endswith(".safetensors")}
+        kind, checkpoint = release.family.manifest.family.kind, _checkpoint(member)
+        weights = make_weights(release, member, key)
         said = talk(
-            folder,
-            base=base if kind == "adapter" else None,
+            weights.folder,
+            base=release.base_path() if kind == "adapter" else None,
             log=release.log(f"talk-{member.id}"),
             progress=labelled(release.progress, f"load {member.id}"),
         )
         refuse([Finding(**finding) for finding in said["findings"]])
-        digest = weights_digest(weights)
+        digest = weights_digest(
+            {n: e["sha256"] for n, e in weights.files.items() if n.endswith(".safetensors")}
+        )
         info = inspect_checkpoint(checkpoint)
         facts = checkpoint_facts(
             info, member=member.id, weights=digest, path=release.relative(checkpoint)
         )
         return {
-            "folder": release.stored(folder),
-            "files": _without_paths(release, files, key),
+            "folder": release.stored(weights.folder),
+            "files": _without_paths(release, weights.files, key),
+            "made": weights.made,
             "weights": digest,
-            "report": report,
+            "reports": weights.reports,
             "talk": said,
             # An adapter is often kept in another dtype than the weights it is merged into.
             "dtype": said["dtype"] if kind == "merged" else info.dtype,
             "facts": [fact.to_json() for fact in facts],
         }
 
+    def again(self, release: Release, member: Member, outputs: Mapping[str, Any]) -> str:
+        """Who needs the weights that were deleted after their release: an evaluation, or a repo."""
+        gone = missing(release, outputs)
+        if not gone or member not in release.targets:
+            return ""
+        if _pending_evaluation(release, member):
+            return "evaluate needs the deleted weights"
+        remote = release.remotes.get(member.repo)
+        if remote is not None and not _holds(release, remote, outputs, gone):
+            return f"{member.repo} lacks the deleted weights"
+        return ""
+
+    def remark(self, release: Release, outputs: Mapping[str, Any]) -> str:
+        """That the weights are on the Hub alone."""
+        return "published, then deleted" if missing(release, outputs) else ""
+
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
         """The files are where they were, with the digests they had."""
         return same_files(release, outputs["files"])
 
 
+def _pending_evaluation(release: Release, member: Member) -> bool:
+    stage = Evaluate()
+    if stage.skip(release, member) or stage.waits_for(release, member):
+        return False
+    inputs = stage.inputs(release, member)
+    key = stage_key(stage.name, stage.version, stage.record_target(member), inputs)
+    record = release.store.get(stage.name, key)
+    return record is None or not stage.whole(release, record.outputs)
+
+
+def _holds(
+    release: Release, remote: RemoteState, outputs: Mapping[str, Any], names: tuple[str, ...]
+) -> bool:
+    """Whether the repo has these files, by the digests that it lists."""
+    for name in names:
+        entry = outputs["files"][name]
+        known = release.freed.entry(entry["source"], entry["sha256"])
+        there = remote.files.get(name)
+        file = LocalFile(name, release.at(entry["source"]), **(known or {}))
+        if there is None or not same_content(file, there):
+            return False
+    return True
+
+
 def _checkpoint(member: Member) -> Path:
     assert member.checkpoint is not None
     return member.checkpoint
-
-
-def _described(release: Release, files: Mapping[str, Path]) -> dict[str, dict[str, Any]]:
-    return {
-        name: {
-            "size": path.stat().st_size,
-            "sha256": release.digests.sha256(path),
-            "source": release.stored(path),
-        }
-        for name, path in files.items()
-    }
 
 
 def _without_paths(

@@ -47,8 +47,8 @@ def prepare(release: Release, member: Member) -> Prepared | None:
     assert session is not None
     remote = release.remotes[member.repo]
     files = local_files(release, member)
-    _as_sealed(release, member, files)
     diff = diff_files(remote, files)
+    _as_sealed(release, member, files, diff)
     for file in diff.send:
         if file.path == README:  # refused metadata would fail the commit, after the upload
             text = file.source.read_text(encoding="utf-8")
@@ -68,10 +68,18 @@ def prepare(release: Release, member: Member) -> Prepared | None:
     return Prepared(member, remote.head, diff, prepared)
 
 
-def _as_sealed(release: Release, member: Member, files: tuple[LocalFile, ...]) -> None:
-    """Between the seal and here lie a question and the user's own hook."""
+def _as_sealed(
+    release: Release, member: Member, files: tuple[LocalFile, ...], diff: FileDiff
+) -> None:
+    """Between the seal and here lie a question and the user's own hook.
+
+    Weights that were deleted once the Hub had them need not be there.
+    """
     for file in files:
         there = file.source.is_file()
+        freed = release.freed.entry(release.stored(file.source), file.sha256)
+        if not there and freed is not None and file not in diff.send:
+            continue
         if not there or release.digests.sha256(file.source) != file.sha256:
             raise EnvironmentFailure(
                 "HT322",

@@ -20,7 +20,7 @@ from hubtools.provenance.secrets import scan_bytes
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
 from hubtools.release.refuse import refuse
-from hubtools.release.stages.base import Stage
+from hubtools.release.stages.base import Stage, same_files
 from hubtools.release.stages.evaluate import published_run
 from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
 from hubtools.sizes import size_words
@@ -59,7 +59,7 @@ class Seal(Stage):
         found = contents(release, member)
         _refuse_secrets({path: source for path, (source, _) in found.items()})
         files = [
-            describe(path, source, sha256=sha256, cache=release.digests)
+            _described(release, path, source, sha256)
             for path, (source, sha256) in sorted(found.items())
         ]
         table = release.family.manifest.family
@@ -92,10 +92,7 @@ class Seal(Stage):
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
         """Every file of the commit is where it was, with its digest."""
-        return all(
-            entry.source.is_file() and release.digests.sha256(entry.source) == entry.sha256
-            for entry in sealed_files(release, outputs)
-        )
+        return same_files(release, {entry["path"]: entry for entry in outputs["files"]})
 
 
 def sealed_files(release: Release, outputs: Mapping[str, Any]) -> tuple[LocalFile, ...]:
@@ -128,6 +125,13 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
             write_atomic(file, data)
         files[PROVENANCE] = (file, sha256_bytes(data))
     return files
+
+
+def _described(release: Release, path: str, source: Path, sha256: str) -> LocalFile:
+    known = None if source.exists() else release.freed.entry(release.stored(source), sha256)
+    if known is not None:
+        return LocalFile(path, source, **known)
+    return describe(path, source, sha256=sha256, cache=release.digests)
 
 
 def _refuse_secrets(files: Mapping[str, Path]) -> None:
