@@ -1,0 +1,347 @@
+"""Low-rank pairs whose place only the model knows: experts, routers, wrapped or renamed ones.
+
+A pair changes a region of an in-memory parameter (one page, some outputs); what is stored of that
+region follows from the NameMap. Pure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from hubtools.checkpoint.adapter import AdapterConfig
+from hubtools.checkpoint.merging.recipe import Factor, LowRank, Stored
+from hubtools.checkpoint.names import NameMap, Part
+from hubtools.errors import CheckError
+
+_LAYERS = ("Linear", "Conv1D", "Conv1d", "Conv2d", "Conv3d", "Embedding")
+_WRAPPER = ".base_layer"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """lora_A and lora_B of one adapter module.
+
+    Args:
+        module: path in the adapter, without `base_model.model.`; where PEFT wraps a module more
+            than once, the inner wrappers end in `.base_layer`.
+        a, b: A [rank, in] and B [out, rank]; for stacked parameters of E pages A [rank·E, in] with
+            whole ranks after each other, and B [out, rank·E] with whole pages after each other.
+    """
+
+    module: str
+    a: Stored
+    b: Stored
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where the pairs go.
+
+    Args:
+        ops: stored tensor → what is done to it, in order.
+        origin: stored tensor → the adapter module each of its ops comes from.
+        kinds: stored tensor → what the report sums it up under.
+        notes: what a reader should know about a choice that was made.
+        homeless: adapter modules without a place in this model.
+    """
+
+    ops: Mapping[str, tuple[LowRank, ...]]
+    origin: Mapping[str, tuple[str, ...]]
+    kinds: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+    homeless: tuple[str, ...] = ()
+
+
+def through_names(
+    modules: Collection[str], config: AdapterConfig, disk: Collection[str]
+) -> frozenset[str]:
+    """Which adapter modules need a NameMap, and go to `placed_by_names`.
+
+    Those without a stored `<module>.weight`, expert modules, targets of `target_parameters`, and
+    neighbours of experts (PEFT merges a router that is no Linear differently).
+    """
+    blocks = {name.partition(".experts.")[0] for name in disk if ".experts." in name}
+    owners = [str(t).rpartition(".")[0] for t in config.fields.get("target_parameters") or ()]
+    return frozenset(
+        module
+        for module in modules
+        if f"{module}.weight" not in disk
+        or "experts" in module.split(".")
+        or module.rpartition(".")[0] in blocks
+        or any(owner and _ends_with(module, owner) for owner in owners)
+    )
+
+
+def questions(modules: Iterable[str]) -> list[str]:
+    """The names to ask `name_map` for."""
+    return sorted({f"{_unwrapped(module)}.weight" for module in modules})
+
+
+def placed_by_names(
+    pairs: Sequence[Pair], config: AdapterConfig, disk: Mapping[str, Stored], names: NameMap
+) -> Placement:
+    """What each pair does to which stored tensors.
+
+    Args:
+        pairs: of one adapter.
+        config: of that adapter: ranks, scalings, target_parameters.
+        disk: every stored tensor of the base.
+        names: of the base, asked for `questions` of these modules.
+
+    Raises:
+        CheckError: HT113 a pair of another shape, HT114 of another rank, HT163 a parameter whose
+            stored tensors cannot be told apart.
+    """
+    placer = _Placer(config, disk, names)
+    chains: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        chains.setdefault(_unwrapped(pair.module), []).append(pair)
+    for module, chain in chains.items():
+        placer.place(module, sorted(chain, key=lambda pair: -len(pair.module)))
+    return placer.placement()
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What a pair changes: some outputs of one page of an in-memory parameter.
+
+    Args:
+        in_out: the outputs run along the columns there.
+    """
+
+    parameter: str
+    page: int | None
+    outputs: tuple[int, int]
+    in_out: bool
+
+
+@dataclass
+class _Placer:
+    config: AdapterConfig
+    disk: Mapping[str, Stored]
+    names: NameMap
+    _ops: dict[str, list[tuple[str, LowRank]]] = field(default_factory=dict)
+    _notes: dict[str, None] = field(default_factory=dict)
+    _homeless: list[str] = field(default_factory=list)
+
+    def placement(self) -> Placement:
+        """All that was placed."""
+        return Placement(
+            ops={name: tuple(op for _, op in ops) for name, ops in self._ops.items()},
+            origin={name: tuple(module for module, _ in ops) for name, ops in self._ops.items()},
+            kinds={name: kind_of(name) for name in self._ops},
+            notes=tuple(self._notes),
+            homeless=tuple(self._homeless),
+        )
+
+    def place(self, module: str, chain: list[Pair]) -> None:
+        """Place the pairs of one module, innermost first."""
+        name = f"{module}.weight"
+        target = self.names.asked.get(name)
+        if target is None:
+            self._homeless += [pair.module for pair in chain]
+        elif target not in self.names.shapes:
+            self._wrapped(target.rpartition(".")[0], chain)
+        elif len(chain) > 1 or not self._stored(target):
+            self._homeless += [pair.module for pair in chain]
+        elif name in self.names.asked_parts:
+            self._inside(chain[0], target, self.names.asked_parts[name])
+        else:
+            self._whole(chain[0], target, module)
+
+    def _inside(self, pair: Pair, target: str, part: Part) -> None:
+        """A matrix of its own in older releases, now some rows of a page."""
+        outputs = part.rows
+        wanted = (outputs[1] - outputs[0], self.names.shapes[target][-1])
+        if part.transposed or part.disk_rows is not None:
+            raise self._mixed(target, "the older layout was turned over")
+        if (pair.b.entry.shape[0], pair.a.entry.shape[1]) != wanted:
+            raise self._wrong(pair, f"{part.disk} is {list(wanted)}")
+        if self.config.rslora and outputs != (0, self.names.shapes[target][-2]):
+            self._notes[
+                "rsLoRA on experts is scaled as it was trained, alpha/√r; PEFT 0.21 joins gate and "
+                "up to twice the rank when it loads such an adapter, and scales them by √2 more"
+            ] = None
+        scaling = self._scaling(pair, pair.module, 1)
+        region = _Region(target, part.page, outputs, in_out=False)
+        self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
+
+    def _whole(self, pair: Pair, target: str, module: str) -> None:
+        """A pair for one parameter that still is what it was."""
+        owner = target.rpartition(".")[0]
+        in_out = self.names.modules.get(owner) == "Conv1D"
+        if not self._fits(pair, target, in_out):
+            raise self._wrong(pair, f"{target} is {list(self.names.shapes[target])}")
+        leaf = target.rpartition(".")[2]
+        key = f"{module}.{leaf}" if self._targeted(target) else module
+        self._pages(pair, target, key, in_out)
+
+    def _wrapped(self, module: str, chain: list[Pair]) -> None:
+        """Pairs for parameters of one module; the adapter does not say which is for which."""
+        owned = [name for name in self.names.shapes if name.rpartition(".")[0] == module]
+        targeted = [name for name in owned if self._targeted(name)]
+        candidates = targeted if len(targeted) == len(chain) else owned
+        in_out = module in self.names.in_out
+        choices = [
+            choice
+            for choice in itertools.permutations(candidates, len(chain))
+            if all(self._fits(p, name, in_out) for p, name in zip(chain, choice, strict=True))
+        ]
+        if not choices:
+            shapes = ", ".join(f"{n} {list(self.names.shapes[n])}" for n in candidates)
+            raise self._wrong(chain[0], f"parameters of {module}: {shapes}")
+        if len(choices) > 1:
+            # PEFT wraps in the order in which the module lists its parameters: permutations of
+            # that order come first.
+            leaves = " inside ".join(name.rpartition(".")[2] for name in choices[0])
+            self._notes[
+                f"the adapter does not say which parameter of {_last_word(module)} is which, and "
+                f"the shapes fit both ways: taken as PEFT nests them, {leaves}"
+            ] = None
+        for pair, target in zip(chain, choices[0], strict=True):
+            if not self._stored(target):
+                self._homeless.append(pair.module)
+                continue
+            leaf = target.rpartition(".")[2]
+            self._pages(pair, target, f"{_unwrapped(pair.module)}.{leaf}", in_out)
+
+    def _pages(self, pair: Pair, target: str, key: str, in_out: bool) -> None:
+        """Cut the factors into one pair a page."""
+        shape = self.names.shapes[target]
+        outputs = (0, pair.b.entry.shape[0])
+        if len(shape) != 3:
+            scaling = self._scaling(pair, key, 1)
+            region = _Region(target, None, outputs, in_out)
+            self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
+            return
+        pages = shape[0]
+        scaling, rank = self._scaling(pair, key, pages), pair.a.entry.shape[0] // pages
+        for page in range(pages):
+            a = Factor(pair.a, rows=slice(page * rank, (page + 1) * rank))
+            b = Factor(pair.b, columns=slice(page, None, pages))
+            self._emit(pair, _Region(target, page, outputs, in_out), a, b, scaling)
+
+    def _emit(self, pair: Pair, region: _Region, a: Factor, b: Factor, scaling: float) -> None:
+        """One op for each stored tensor that holds some of the region."""
+        rounding = self._rounding(region.parameter)
+        for part in self.names.parameters[region.parameter]:
+            if part.page is not None and part.page != region.page:
+                continue
+            if region.in_out and part.rows != (0, self.names.shapes[region.parameter][-2]):
+                raise self._mixed(region.parameter, f"{part.disk} holds some of its inputs")
+            cut = _cut(part, region, a, b)
+            if cut is None:
+                continue
+            some_a, some_b, rows = cut
+            transposed = region.in_out != part.transposed
+            shape = self.disk[part.disk].entry.shape
+            outputs = shape[-1] if transposed else shape[-2 if len(shape) == 3 else 0]
+            op = LowRank(
+                some_a,
+                some_b,
+                scaling,
+                rounding,
+                transposed,
+                page=region.page if part.page is None else None,
+                rows=None if rows == (0, outputs) else rows,
+            )
+            self._ops.setdefault(part.disk, []).append((pair.module, op))
+
+    def _rounding(self, target: str) -> Literal["once", "twice"]:
+        layer = self.names.modules.get(target.rpartition(".")[0]) in _LAYERS
+        return self.config.rounding if layer and not self._targeted(target) else "twice"
+
+    def _targeted(self, target: str) -> bool:
+        wanted = self.config.fields.get("target_parameters") or ()
+        return any(_ends_with(target, str(name)) for name in wanted)
+
+    def _fits(self, pair: Pair, target: str, in_out: bool) -> bool:
+        shape = self.names.shapes[target]
+        rank, inner = pair.a.entry.shape
+        outer, other = pair.b.entry.shape
+        if rank != other or len(shape) not in (2, 3) or (len(shape) == 3 and rank % shape[0]):
+            return False
+        matrix = shape[-2:]
+        return matrix == ((inner, outer) if in_out else (outer, inner))
+
+    def _scaling(self, pair: Pair, key: str, pages: int) -> float:
+        rank, found = self.config.rank_of(key), pair.a.entry.shape[0] // pages
+        if rank != found or pair.b.entry.shape[1] != pair.a.entry.shape[0]:
+            what = f"{key}: rank {rank} by adapter_config.json, {found} in the file"
+            raise CheckError(
+                "HT114",
+                "the adapter file is not complete",
+                where=str(pair.a.path),
+                detail=(what, "Nothing was written."),
+                next="save the adapter again from the training run",
+            )
+        return self.config.scaling_of(key)
+
+    def _stored(self, target: str) -> bool:
+        if target in self.names.unplaced:
+            raise self._mixed(target, self.names.unplaced[target])
+        return target in self.names.parameters
+
+    def _mixed(self, target: str, why: str) -> CheckError:
+        return CheckError(
+            "HT163",
+            f"how {target} is stored cannot be followed",
+            where=str(self.config.path),
+            detail=(why, "Nothing was written."),
+            next="merge with PEFT itself: run the same command with --engine peft",
+        )
+
+    def _wrong(self, pair: Pair, what: str) -> CheckError:
+        trained = f"lora_A {list(pair.a.entry.shape)}, lora_B {list(pair.b.entry.shape)}"
+        return CheckError(
+            "HT113",
+            f"wrong base: {pair.module} was trained for another shape ({trained})",
+            where=str(pair.a.path),
+            detail=(
+                what,
+                f"adapter_config.json names as base: {self.config.base or '(nothing)'}",
+                "Nothing was written.",
+            ),
+            next="name the base the adapter was trained on: --base DIR",
+        )
+
+
+def kind_of(disk: str) -> str:
+    """What the report sums a stored tensor up under: `q_proj`, `experts.gate_proj`."""
+    words = disk.removesuffix(".weight").split(".")
+    if "experts" in words:
+        inside = words[words.index("experts") :]
+        return ".".join(word for word in inside if not word.isdigit())
+    return words[-1]
+
+
+def _cut(
+    part: Part, region: _Region, a: Factor, b: Factor
+) -> tuple[Factor, Factor, tuple[int, int]] | None:
+    """The factors for what a stored tensor holds of the region, and which of its outputs."""
+    if region.in_out:
+        return a, b, region.outputs
+    first, last = max(part.rows[0], region.outputs[0]), min(part.rows[1], region.outputs[1])
+    if first >= last:
+        return None
+    start = region.outputs[0]
+    b = replace(b, rows=slice(first - start, last - start))
+    shift = (part.disk_rows[0] if part.disk_rows else 0) - part.rows[0]
+    return a, b, (first + shift, last + shift)
+
+
+def _unwrapped(module: str) -> str:
+    while module.endswith(_WRAPPER):
+        module = module.removesuffix(_WRAPPER)
+    return module
+
+
+def _last_word(module: str) -> str:
+    return module.rpartition(".")[2]
+
+
+def _ends_with(name: str, end: str) -> bool:
+    return name == end or name.endswith(f".{end}")
