@@ -18,17 +18,12 @@ from queue import Queue
 from threading import Thread
 from types import TracebackType
 
-import numpy as np
-from numpy.typing import NDArray
-
+from hubtools.checkpoint.aligned import DIRECT, Buffer, aligned_buffer
 from hubtools.files import disk_error
-
-Buffer = NDArray[np.uint8]
 
 _BUFFERS = 4
 _WINDOWS = 2
 _WINDOW = 4 << 20  # a multiple of every file system's block
-_DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class HashedFile:
@@ -36,7 +31,8 @@ class HashedFile:
 
     Args:
         path: must not exist.
-        block: largest number of bytes in one `send`.
+        block: largest number of bytes in one `send`. Buffers are page-aligned and a little larger:
+            made for `AlignedFile.read` of as many bytes.
 
     Raises (from every method):
         EnvironmentFailure: HT901 when the disk is full or the file cannot be written.
@@ -48,11 +44,11 @@ class HashedFile:
         self._digest = hashlib.sha256()
         self._error: OSError | None = None
         self._free: Queue[Buffer] = Queue()
-        self._filled: Queue[tuple[Buffer, int] | None] = Queue()
+        self._filled: Queue[tuple[Buffer, Buffer] | None] = Queue()
         self._empty: Queue[memoryview] = Queue()
         self._full: Queue[tuple[memoryview, int] | None] = Queue()
         for _ in range(_BUFFERS):
-            self._free.put(np.empty(block, np.uint8))
+            self._free.put(aligned_buffer(block))
         for _ in range(_WINDOWS):
             self._empty.put(memoryview(mmap.mmap(-1, _WINDOW)))  # page-aligned
         try:
@@ -60,7 +56,7 @@ class HashedFile:
         except OSError as error:
             raise disk_error(error, path) from error
         with suppress(OSError):  # not every file system can
-            fcntl.fcntl(self._file, fcntl.F_SETFL, _DIRECT)
+            fcntl.fcntl(self._file, fcntl.F_SETFL, DIRECT)
         self._threads = [Thread(target=work, daemon=True) for work in (self._hash, self._write)]
         for thread in self._threads:
             thread.start()
@@ -85,8 +81,16 @@ class HashedFile:
 
     def send(self, buffer: Buffer, size: int) -> None:
         """Append the first `size` bytes of a buffer that came from `buffer()`."""
-        self._filled.put((buffer, size))
-        self.size += size
+        self.send_part(buffer, buffer[:size])
+
+    def send_part(self, buffer: Buffer, part: Buffer) -> None:
+        """Append `part`, which lies in `buffer`."""
+        self._filled.put((buffer, part))
+        self.size += part.size
+
+    def give_back(self, buffer: Buffer) -> None:
+        """Return a buffer unused."""
+        self._free.put(buffer)
 
     def finish(self) -> str:
         """Wait until everything is on the disk.
@@ -114,13 +118,13 @@ class HashedFile:
     def _hash(self) -> None:
         window, used = self._empty.get(), 0
         while (item := self._filled.get()) is not None:
-            buffer, size = item
-            data = memoryview(buffer.data)[:size]
+            buffer, part = item
+            data = memoryview(part.data)
             self._digest.update(data)
             while data:
-                part = data[: _WINDOW - used]
-                window[used : used + len(part)] = part
-                data, used = data[len(part) :], used + len(part)
+                some = data[: _WINDOW - used]
+                window[used : used + len(some)] = some
+                data, used = data[len(some) :], used + len(some)
                 if used == _WINDOW:
                     self._full.put((window, used))
                     window, used = self._empty.get(), 0
@@ -145,7 +149,7 @@ class HashedFile:
             try:
                 data = data[os.write(self._file, data) :]
             except OSError as error:
-                direct = fcntl.fcntl(self._file, fcntl.F_GETFL) & _DIRECT
+                direct = fcntl.fcntl(self._file, fcntl.F_GETFL) & DIRECT
                 if error.errno != errno.EINVAL or not direct:
                     raise
                 fcntl.fcntl(self._file, fcntl.F_SETFL, 0)

@@ -1,8 +1,8 @@
-"""Merge an adapter into its base: a new directory that appears whole or not at all.
+"""Merge adapters into their base: a new directory that appears whole or not at all.
 
 This is the parent's side: it plans, checks the place, and lets a child process do the work. Beside
 `out` lies `.{out}.merge/` with a lock, the record of the finished job and, while it runs, the new
-files; a run that was killed leaves nothing else behind, and the next one starts afresh.
+files with a journal of those that are whole: a run that was killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -10,76 +10,130 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.adapter import CONFIG, WEIGHTS
-from hubtools.checkpoint.carry import carried_files
+from hubtools.checkpoint.adapter import Adapter, open_adapter
+from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
+from hubtools.checkpoint.merging.inputs import identity, weight_stamps
+from hubtools.checkpoint.merging.journal import Journal
+from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
-from hubtools.checkpoint.shards import INDEX
 from hubtools.children import run_child
-from hubtools.digests import sha256_file, sha256_json
-from hubtools.errors import UsageError
+from hubtools.digests import sha256_file
+from hubtools.errors import EnvironmentFailure, UsageError
 from hubtools.files import disk_error, ensure_space, locked, sync_directory, write_json
 from hubtools.progress import Progress, silent
 
-ENGINE_VERSION = 1
+_FILES, _JOURNAL, _RECORD, _CONVERTED = "files", "journal.json", "job.json", "converted"
 _MARGIN = 64 << 20
 
 
 def merge(
-    adapter: Path, base: Path, out: Path, *, log: Path, progress: Progress = silent
+    adapters: Sequence[Path] | Path,
+    base: Path,
+    out: Path,
+    *,
+    options: MergeOptions | None = None,
+    log: Path,
+    progress: Progress = silent,
 ) -> dict[str, Any]:
     """Write the merged model to `out`.
 
     Args:
-        adapter: directory, see `plan_merge`.
-        base: directory of the model it was trained on.
+        adapters: their directories, in the order in which they are merged.
+        base: directory of the model they were trained on.
         out: new directory; one that this very job already made is checked and used again.
+        options: default: none chosen.
         log: where the child process tells its story.
         progress: bytes written so far.
 
     Returns:
         `files` {name: {sha256, size}} of everything in `out`, `weights` {name: sha256} and `report`
-        (engine, arithmetic, changed and total tensors, elements that moved, origin of each file).
+        (see `report.merge_report`, with the plan, adapter digests and the origin of each file).
 
     Raises:
-        CheckError: as `plan_merge`; HT117 when a merged value is not finite.
+        CheckError: as `open_adapter` and `plan_merge`; HT116 nothing changed, HT117 when a merged
+            value is not finite.
         UsageError: HT120 when `out` holds something else.
-        EnvironmentFailure: HT901/HT902 disk full, HT903 in use, HT904 the child died.
+        EnvironmentFailure: HT118/HT155 an input changed, HT901/HT902 disk full, HT903 in use,
+            HT904 the child died.
     """
-    plan = plan_merge(adapter, base)
-    job = _identity(plan)
     work = out.absolute().parent / f".{out.name}.merge"
     try:
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise disk_error(error, work) from error
     with locked(work / "lock", str(out)):
-        if out.exists():
-            return _reuse(out, work / "job.json", job)
-        new = work / "files"
-        shutil.rmtree(new, ignore_errors=True)
-        ensure_space(work, plan.weights.bytes + _MARGIN, f"the merged model {out.name}")
-        result = _run(plan, new, out, log, progress)
-        write_json(work / "job.json", {"job": job, "result": result})
+        paths = [adapters] if isinstance(adapters, Path) else adapters
+        opened = [open_adapter(path, work / _CONVERTED) for path in paths]
         try:
-            new.rename(out)
-            sync_directory(out.absolute().parent)
-        except OSError as error:
-            raise disk_error(error, out) from error
+            return _merged(opened, base, out, work, options or MergeOptions(), log, progress)
+        finally:
+            if out.exists() or not (work / _JOURNAL).exists():
+                shutil.rmtree(work / _CONVERTED, ignore_errors=True)
+
+
+def _merged(
+    adapters: Sequence[Adapter],
+    base: Path,
+    out: Path,
+    work: Path,
+    options: MergeOptions,
+    log: Path,
+    progress: Progress,
+) -> dict[str, Any]:
+    plan = plan_merge(adapters, base, options, log=log)
+    job = identity(plan)
+    if out.exists():
+        return _reuse(out, work / _RECORD, job)
+    kept = _clear(work, job)
+    ensure_space(work, plan.layout.bytes - kept + _MARGIN, f"the merged model {out.name}")
+    result = _run(plan, job, work, out, log, progress)
+    write_json(work / _RECORD, {"job": job, "result": result})
+    try:
+        (work / _FILES).rename(out)
+        sync_directory(out.absolute().parent)
+        (work / _JOURNAL).unlink(missing_ok=True)
+    except OSError as error:
+        raise disk_error(error, out) from error
     return result
 
 
-def _run(plan: MergePlan, new: Path, out: Path, log: Path, progress: Progress) -> dict[str, Any]:
+def _clear(work: Path, job: str) -> int:
+    """Remove what an unfinished run of another job left, and half files; returns bytes kept."""
+    new = work / _FILES
+    names = Journal(work / _JOURNAL, job).names
+    if not names:
+        shutil.rmtree(new, ignore_errors=True)
+        (work / _JOURNAL).unlink(missing_ok=True)
+    try:
+        new.mkdir(exist_ok=True)
+        for file in new.iterdir():
+            if file.name not in names:
+                shutil.rmtree(file) if file.is_dir() else file.unlink()
+        return sum(file.stat().st_size for file in new.iterdir())
+    except OSError as error:
+        raise disk_error(error, new) from error
+
+
+def _run(
+    plan: MergePlan, job: str, work: Path, out: Path, log: Path, progress: Progress
+) -> dict[str, Any]:
     one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     try:
         return run_child(
             "hubtools.checkpoint.merging.child",
             {
-                "adapter": str(plan.adapter.absolute()),
+                "adapters": [str(adapter.path.absolute()) for adapter in plan.adapters],
                 "base": str(plan.base.absolute()),
-                "out": str(new),
+                "options": plan.options.to_json(),
+                "names": None if plan.names is None else plan.names.to_json(),
+                "stamps": weight_stamps(plan),
+                "bytes": plan.layout.bytes,
+                "job": job,
+                "work": str(work),
                 "label": f"merge {out.name}",
             },
             log=log,
@@ -87,29 +141,21 @@ def _run(plan: MergePlan, new: Path, out: Path, log: Path, progress: Progress) -
             progress=progress,
             env=dict.fromkeys(one_thread, "1"),
         )
+    except (EnvironmentFailure, KeyboardInterrupt) as error:
+        changed = isinstance(error, EnvironmentFailure) and error.id in ("HT118", "HT155")
+        _abandon(work, "" if changed else job)
+        raise
     except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
+        _abandon(work, "")
         raise
 
 
-def _identity(plan: MergePlan) -> str:
-    """One name for inputs and arithmetic; weights count by place, inode, size and time."""
-    small = [*carried_files(plan.adapter, plan.base).items(), (CONFIG, plan.adapter / CONFIG)]
-    if plan.weights.index is not None:
-        small.append((INDEX, plan.base / INDEX))
-    stamps = []
-    for file in (
-        *(header.path for header in plan.weights.headers.values()),
-        plan.adapter / WEIGHTS,
-    ):
-        stat = file.stat()
-        stamps.append([str(file.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns])
-    return sha256_json({
-        "version": ENGINE_VERSION,
-        "engine": plan.engine,
-        "small": {name: sha256_file(file) for name, file in small},
-        "weights": stamps,
-    })  # fmt: skip
+def _abandon(work: Path, job: str) -> None:
+    """Keep whole files of `job` for the next run; leave nothing else."""
+    _clear(work, job)
+    new = work / _FILES
+    if not any(new.iterdir()):
+        new.rmdir()
 
 
 def _reuse(out: Path, record: Path, job: str) -> dict[str, Any]:
