@@ -32,6 +32,7 @@ COMMANDS = {
     "card": Row("hubtools.cli.card", "Render, show and adopt model cards."),
     "push": Row("hubtools.cli.push", "Push sealed releases, each repo in one commit."),
     "family": Row("hubtools.cli.family", "See where every checkpoint of a family stands."),
+    "store": Row("hubtools.cli.store", "Look after what releases leave on this machine."),
     "hub": Row("hubtools.cli.hub", "Run the embedded Hub for rehearsals, CI and demos."),
 }
 
