@@ -5,11 +5,15 @@ An allow-list, because run directories hold optimizer states, logs and caches.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any, Literal
 
-from hubtools.checkpoint import adapter as adapters
+from hubtools.checkpoint import adapter
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.merging.config_edits import edited
 from hubtools.checkpoint.shards import INDEX, read_weights
 from hubtools.errors import CheckError
 
@@ -40,7 +44,7 @@ def publishable_files(path: Path, kind: str) -> dict[str, Path]:
         CheckError: HT101, HT102, HT104, HT105 when the weights are not there or not whole.
     """
     if kind == "adapter":
-        weights = [adapters.CONFIG, adapters.WEIGHTS]
+        weights = [adapter.CONFIG, adapter.WEIGHTS]
         missing = [name for name in weights if not (path / name).is_file()]
         if missing:
             raise CheckError(
@@ -57,19 +61,76 @@ def publishable_files(path: Path, kind: str) -> dict[str, Path]:
     return dict(sorted({**others, **{name: path / name for name in weights}}.items()))
 
 
-def carried_files(adapter: Path, base: Path) -> dict[str, Path]:
+def belongs(name: str, kind: str) -> bool:
+    """Whether a file of this name may be part of a published checkpoint.
+
+    Args:
+        name: in the checkpoint, `/` between folders.
+        kind: `adapter`, or anything else for a model.
+    """
+    own: tuple[str, ...] = (INDEX, "*.safetensors", "*.gguf", *_MODEL)
+    if kind == "adapter":
+        own = (adapter.CONFIG, adapter.WEIGHTS, *_PROCESSOR, *_LEGAL)
+    patterns = (*own, *_TOKENIZER)
+    return any(name.count("/") == p.count("/") and fnmatchcase(name, p) for p in patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class SmallFile:
+    """A file beside the weights of a merged model.
+
+    Args:
+        side: where it comes from.
+    """
+
+    data: bytes
+    side: Literal["base", "adapter"]
+
+
+def small_files(
+    adapters: Sequence[Path], base: Path, edits: Mapping[str, Any]
+) -> dict[str, SmallFile]:
+    """What a merged model holds beside its weights: name → content.
+
+    Args:
+        adapters: directories in which a tokenizer may lie, the last one last.
+        base: directory of the model.
+        edits: of the base's config.json; see `config_edits.edited`.
+
+    Raises:
+        CheckError: HT106 a file that cannot be read.
+    """
+    files = {}
+    for name, file in carried_files(adapters, base).items():
+        data = file.read_bytes()
+        if name == "config.json" and edits:
+            data = edited(data, edits)
+        files[name] = SmallFile(data, "base" if base in file.parents else "adapter")
+    return files
+
+
+def carried_files(adapters: Sequence[Path] | Path, base: Path) -> dict[str, Path]:
     """The files beside the weights of a merged model: name → file of the side it comes from.
 
-    The tokenizer comes as a whole from the side that was trained: the adapter's, when it has one.
+    The tokenizer comes as a whole from the side that was trained: the last adapter that has one.
     Configuration, licence and notice come from the base.
     """
+    folders = [adapters] if isinstance(adapters, Path) else adapters
     files = _matching(base, _MODEL)
-    ours = _matching(adapter, _TOKENIZER)
     theirs = _matching(base, _TOKENIZER)
-    tokenizer = ours if _matching(adapter, _VOCABULARIES) else {**theirs, **_templates(ours)}
+    ours: dict[str, Path] = {}
+    for folder in folders:
+        found = _matching(folder, _TOKENIZER)
+        ours = found if _matching(folder, _VOCABULARIES) else {**ours, **_templates(found)}
+    vocabulary = any(_is_vocabulary(name) for name in ours)
+    tokenizer = ours if vocabulary else {**theirs, **_templates(ours)}
     if not _has_template(tokenizer):
         tokenizer = {**tokenizer, **_templates(theirs)}
     return dict(sorted({**files, **tokenizer}.items()))
+
+
+def _is_vocabulary(name: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in _VOCABULARIES)
 
 
 def _matching(path: Path, patterns: tuple[str, ...]) -> dict[str, Path]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -53,12 +53,14 @@ class Header:
         data_start: where the tensor data begins, in bytes.
         size: of the whole file, in bytes.
         tensors: by offset; together they cover `data_start` to `size` exactly.
+        metadata: the texts of `__metadata__`, which its writer chose.
     """
 
     path: Path
     data_start: int
     size: int
     tensors: tuple[TensorEntry, ...]
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_header(path: Path) -> Header:
@@ -73,27 +75,13 @@ def read_header(path: Path) -> Header:
         if size < 8 or length > HEADER_LIMIT or 8 + length > size:
             raise _lie(path, f"header length {length} in a file of {size} bytes")
         text = stream.read(length)
-    return parse_header(path, text, size)
-
-
-def parse_header(path: Path, text: bytes, size: int) -> Header:
-    """Check the JSON of a header that was read elsewhere.
-
-    Args:
-        path: the file, for messages and results.
-        text: the JSON alone, without the eight bytes before it.
-        size: of the whole file, in bytes.
-
-    Raises:
-        CheckError: HT104 as `read_header`.
-    """
     try:
         fields = json.loads(text, object_pairs_hook=_no_twins)
     except (ValueError, RecursionError) as error:
         raise _lie(path, f"header is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise _lie(path, "header is not a JSON object")
-    data_start = 8 + len(text)
+    data_start = 8 + length
     entries = [
         _entry(path, name, value, data_start)
         for name, value in fields.items()
@@ -107,7 +95,10 @@ def parse_header(path: Path, text: bytes, size: int) -> Header:
         position = entry.end
     if position != size:
         raise _lie(path, f"tensors end at byte {position}, the file at {size}")
-    return Header(path, data_start, size, tuple(entries))
+    told = fields.get("__metadata__")
+    metadata = told if isinstance(told, dict) else {}
+    texts = {key: text for key, text in metadata.items() if isinstance(text, str)}
+    return Header(path, data_start, size, tuple(entries), texts)
 
 
 def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:

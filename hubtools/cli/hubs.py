@@ -41,7 +41,7 @@ def opened(
 
     state = family.root / ".hubtools"
     with ExitStack() as stack:
-        session, name = (None, "") if offline else _session(output, hub, state, stack)
+        session, name = (None, "") if offline else session_of(output, hub, state, stack)
         yield open_release(
             family,
             members,
@@ -56,7 +56,17 @@ def opened(
         output.note(f"to look at it again: hubtools hub serve --root {state / 'hub'}")
 
 
-def _session(output: Output, hub: str | None, state: Path, stack: ExitStack) -> tuple[Session, str]:
+def session_of(
+    output: Output, hub: str | None, state: Path, stack: ExitStack
+) -> tuple[Session, str]:
+    """A session with the chosen Hub, and what the plan calls that Hub.
+
+    Args:
+        output: hears of an embedded Hub.
+        hub: the `--hub` flag.
+        state: the folder in which an embedded Hub keeps its repos and log.
+        stack: ends an embedded Hub.
+    """
     from hubtools.hub.session import connect
 
     settings = resolve({"hub": hub})

@@ -26,6 +26,9 @@ class Row(NamedTuple):
 COMMANDS = {
     "plan": Row("hubtools.cli.plan", "Show what a release would do; change nothing."),
     "release": Row("hubtools.cli.release", "Check, merge, evaluate, render and push a family."),
+    "inspect": Row(
+        "hubtools.cli.inspect", "Say what a directory or repo holds, and what it gives away."
+    ),
     "merge": Row("hubtools.cli.merge", "Merge a LoRA adapter into its base, bit for bit as PEFT."),
     "evaluate": Row("hubtools.cli.evaluate", "Run an evaluation suite and keep every answer."),
     "provenance": Row("hubtools.cli.provenance", "Verify from raw logs which teacher answered."),

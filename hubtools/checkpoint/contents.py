@@ -1,0 +1,113 @@
+"""The files of a checkpoint directory: what belongs to it, what is foreign, what brings code."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint.carry import belongs
+
+FILE_LIMIT = 20_000
+# First match wins; a pattern with a slash is held against the whole name.
+_FOREIGN = (
+    ("version control", (".git/*", "*/.git/*", ".gitattributes", ".gitignore")),
+    ("run logs", ("*wandb/*", "*mlruns/*", "runs/*", "logs/*", "*.log", "events.out.tfevents*")),
+    ("cache", (".cache/*", "*__pycache__/*", "*.pyc", "*.lock", "*.incomplete", "*.tmp")),
+    ("optimizer state", ("optimizer*", "optim_*", "*optim_states.pt", "*optimizer*/*")),
+    ("scheduler state", ("scheduler.pt", "scheduler.bin", "scaler.pt")),
+    ("random state", ("rng_state*", "random_states_*")),
+    ("trainer state", ("trainer_state.json", "training_args.bin", "extra_state_*", "latest*",
+                       "zero_to_fp32.py", "data.pt", "fsdp_config.json")),
+    ("pickled weights", ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")),
+    ("trainer shards", ("*.distcp", ".metadata")),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """Files of one sort that are not published.
+
+    Args:
+        what: which sort.
+        files: how many.
+        bytes: their size.
+        example: the name of one.
+    """
+
+    what: str
+    files: int
+    bytes: int
+    example: str
+
+
+def list_files(path: Path) -> tuple[dict[str, int], bool]:
+    """Name below `path` → size in bytes of every file, in name order, and whether that is all.
+
+    Links to directories are not followed; links to files are (a download cache is made of them).
+    """
+    found: dict[str, int] = {}
+    for folder, folders, names in os.walk(path):
+        folders.sort()
+        for name in sorted(names):
+            file = Path(folder, name)
+            if file.is_file():
+                found[file.relative_to(path).as_posix()] = file.stat().st_size
+            if len(found) >= FILE_LIMIT:
+                return found, False
+    return dict(sorted(found.items())), True
+
+
+def foreign_files(
+    files: Mapping[str, int], kind: str, inside: Iterable[str] = ()
+) -> tuple[Foreign, ...]:
+    """What of `files` is not part of a published checkpoint, by sort.
+
+    Args:
+        files: name → bytes.
+        kind: `adapter`, or anything else for a model.
+        inside: folders that are checkpoints of their own; what they hold is theirs.
+    """
+    sorts: dict[str, list[str]] = {}
+    others = tuple(f"{folder}/" for folder in inside)
+    for name in files:
+        if name.startswith(others):
+            continue
+        if name != "README.md" and not name.startswith(".hubtools/") and not belongs(name, kind):
+            sorts.setdefault(_sort(name), []).append(name)
+    return tuple(
+        Foreign(what, len(names), sum(files[name] for name in names), names[0])
+        for what, names in sorted(sorts.items())
+    )
+
+
+def custom_code(files: Mapping[str, int], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Python that loading this checkpoint would run: files here, and classes named in `auto_map`.
+
+    Args:
+        files: name → bytes.
+        configs: file name → content of its JSON files.
+    """
+    code = {name for name in files if name.endswith(".py") and "/" not in name}
+    code -= {name for name in code if _sort(name) != "other"}
+    for file, fields in configs.items():
+        named = fields.get("auto_map")
+        for value in named.values() if isinstance(named, Mapping) else ():
+            for target in value if isinstance(value, list) else [value]:
+                if isinstance(target, str) and "--" in target:  # in another repo
+                    code.add(f"{target} ({file})")
+                elif isinstance(target, str):
+                    module = f"{target.partition('.')[0]}.py"
+                    code.add(module if module in files else f"{module} (named in {file}, missing)")
+    return sorted(code)
+
+
+def _sort(name: str) -> str:
+    last = name.rpartition("/")[2]
+    for what, patterns in _FOREIGN:
+        if any(fnmatchcase(name if "/" in p else last, p) for p in patterns):
+            return what
+    return "other"

@@ -1,0 +1,207 @@
+"""Which files of a checkpoint give their author away, and where: text, JSON, headers, pickles."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from hubtools.checkpoint.carry import belongs
+from hubtools.checkpoint.identity import published_config
+from hubtools.checkpoint.kinds import TrainerShards
+from hubtools.checkpoint.leaks import Leak, identity
+from hubtools.checkpoint.stored import Stored, as_finding
+from hubtools.checkpoint.trainer import STATE
+from hubtools.checkpoint.unpickle import read_pickle, texts
+from hubtools.errors import CheckError, Finding
+
+ARGUMENTS = "training_args.bin"
+TEXT_LIMIT = 8 << 20
+Scan = Callable[[str, str], list[Finding]]
+"""(name, text) → findings of secrets, without the secrets themselves."""
+
+_TEXT = (
+    "*.json", "*.jsonl", "*.md", "*.txt", "*.yaml", "*.yml", "*.toml", "*.jinja", "*.py", "*.cfg",
+    "*.ini", "*.sh", "LICEN[SC]E*", "NOTICE*",
+)  # fmt: skip
+# A vocabulary holds every kind of word, an index the names of tensors; neither tells of a person.
+_WORDS = ("tokenizer.json", "vocab.*", "merges.txt", "added_tokens.json", "*.index.json")
+# Other people's addresses belong in these.
+_SIGNED = ("LICEN[SC]E*", "NOTICE*", "COPYING*", "USE_POLICY*", "*.py")
+_REWRITTEN = ("adapter_config.json:/base_model_name_or_path", "config.json:/_name_or_path")
+_GENERIC_HOSTS = frozenset({"localhost", "ubuntu", "debian", "fedora", "host", "node", "server"})
+
+
+def is_text(name: str) -> bool:
+    """Whether a file of this name is read for what it gives away."""
+    return _named(name, _TEXT) and not _named(name, _WORDS)
+
+
+def text_leaks(
+    name: str, data: bytes, *, published: bool, scan: Scan | None = None
+) -> Iterator[Leak]:
+    """What one text or JSON file gives away, each value once.
+
+    Args:
+        name: of the file in the checkpoint.
+        data: its bytes.
+        published: whether it would be published.
+        scan: finds secrets; left out, none are looked for.
+    """
+    if _named(name, _WORDS):
+        return
+    text = data[:TEXT_LIMIT].decode("utf-8", errors="replace")
+    if scan is not None:
+        for finding in scan(name, text):
+            what = finding.message.removesuffix(" would be published")
+            yield Leak("secret", name, finding.where.rpartition(":")[2], what, published)
+    value = None
+    if name.endswith(".json"):
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            value = None  # read as text; that it is no JSON is told elsewhere
+    places = _lines(text) if value is None else texts(value)
+    yield from _known(name, places, published)
+
+
+def pickle_leaks(
+    path: Path, name: str, *, published: bool, scan: Scan | None = None
+) -> Iterator[Leak]:
+    """What a pickle gives away; none of it is run.
+
+    Raises:
+        CheckError: HT180 it cannot be read safely.
+    """
+    places = list(texts(read_pickle(path)))
+    if scan is not None:
+        for place, text in places:
+            for finding in scan(name, text):
+                what = finding.message.removesuffix(" would be published")
+                yield Leak("secret", name, place, what, published)
+    yield from _known(name, places, published)
+
+
+def metadata_leaks(name: str, metadata: Mapping[str, str]) -> Iterator[Leak]:
+    """What the texts in the header of a weight file give away."""
+    places = [(f"__metadata__/{key[:80]}", text) for key, text in metadata.items()]
+    yield from _known(name, places, published=True)
+
+
+def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> list[Finding]:
+    """HT175 for every leak in what a release would publish.
+
+    Configs count as they are published: a local path that is rewritten is none.
+
+    Args:
+        files: name in the repo → file.
+        base: Hub id that a local path of the base is rewritten to.
+        revision: its commit.
+    """
+    leaks: list[Leak] = []
+    for name, path in sorted(files.items()):
+        if is_text(name) and path.is_file() and path.stat().st_size <= TEXT_LIMIT:
+            data = path.read_bytes()
+            try:
+                data = published_config(name, data, base=base, revision=revision) or data
+            except (ValueError, RecursionError, AttributeError):
+                continue  # no JSON object: HT106 tells
+            leaks += text_leaks(name, data, published=True)
+    roots = {name: path.parents[name.count("/")] for name, path in files.items()}
+    return [leak_finding(leak, root=roots[leak.file]) for leak in leaks]
+
+
+def find_leaks(
+    root: Path,
+    files: Mapping[str, int],
+    kind: str,
+    stored: Stored,
+    shards: TrainerShards | None,
+    *,
+    scan: Scan | None,
+    public: bool,
+) -> tuple[list[Leak], list[Finding]]:
+    """What a directory gives away, and HT180 for a pickle that could not be read.
+
+    Args:
+        root: the directory.
+        files: name → bytes of what it holds.
+        kind: what it is.
+        stored: the headers of its weights.
+        shards: the trainer shards in it; configuration lies beside them.
+        scan: finds secrets.
+        public: whether every file is published already.
+    """
+    leaks: list[Leak] = []
+    unread: list[Finding] = []
+    folders = {""} if shards is None else {"", *_beside(root, shards)}
+    for name, size in files.items():
+        folder, _, last = name.rpartition("/")
+        near = folder in folders or (public and name.count("/") < 3)
+        published = public or belongs(last, kind) or last == "README.md"
+        if near and last == ARGUMENTS:
+            try:
+                leaks += pickle_leaks(root / name, name, published=public, scan=scan)
+            except CheckError as error:
+                unread.append(replace(as_finding(error), level="warning"))
+        elif near and (published or last == STATE) and is_text(last) and size <= TEXT_LIMIT:
+            data = (root / name).read_bytes()
+            leaks += text_leaks(name, data, published=published, scan=scan)
+    for name, header in stored.headers.items():
+        leaks += metadata_leaks(name, header.metadata)
+    for info in stored.ggufs:
+        leaks += metadata_leaks(info.path.name, info.texts)
+    return leaks, unread
+
+
+def _beside(root: Path, shards: TrainerShards) -> list[str]:
+    folders = (shards.folder, shards.folder / "huggingface", shards.folder / "lora_adapter")
+    return [folder.relative_to(root).as_posix().removeprefix(".") for folder in folders]
+
+
+def leak_finding(leak: Leak, *, root: Path | None = None) -> Finding:
+    """HT175 for a file that is published, HT176 for one that stays at home."""
+    place = f"{root}/{leak.where}" if root is not None else leak.where
+    if leak.kind == "secret":
+        message = f"{leak.value} in {leak.file}"
+        fix = f"revoke the secret, then remove it from {leak.file}"
+    elif leak.where in _REWRITTEN:
+        message = f"{leak.kind} {_short(leak.value)} as base in {leak.file}"
+        fix = f"write the base's Hub id into {leak.file} (hubtools release does)"
+    else:
+        message = f"{leak.kind} {_short(leak.value)} in {leak.file}"
+        fix = f"remove it from {leak.file}, if it is not meant to be public"
+    if leak.published:
+        return Finding("HT175", "warning", message, where=place, next=fix)
+    return Finding("HT176", "info", f"{message} (not published)", where=place, next="")
+
+
+def _known(name: str, places: Iterable[tuple[str, str]], published: bool) -> Iterator[Leak]:
+    host = socket.gethostname()
+    host = "" if host.lower() in _GENERIC_HOSTS else host
+    signed = _named(name, _SIGNED)
+    told: set[tuple[str, str]] = set()
+    for place, text in places:
+        pointer = place if place.startswith(("/", "__metadata__/")) else ""
+        for kind, value in identity(text, pointer, host):
+            if (kind, value) in told or (signed and kind != "home path"):
+                continue
+            told.add((kind, value))
+            yield Leak(kind, name, place, value, published)
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        yield str(number), line
+
+
+def _named(name: str, patterns: tuple[str, ...]) -> bool:
+    last = name.rpartition("/")[2]
+    return any(fnmatchcase(last, pattern) for pattern in patterns)
+
+
+def _short(value: str) -> str:
+    return value if len(value) <= 100 else f"{value[:97]}…"

@@ -1,0 +1,163 @@
+"""From what was found in a directory to what it is, and the evidence for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubtools.checkpoint import adapter as adapters
+from hubtools.checkpoint.adapter import AdapterConfig
+from hubtools.checkpoint.describe import Inside, Kind
+from hubtools.checkpoint.kinds import TrainerShards, named_step, trainer_shards
+from hubtools.checkpoint.quantised import Quantisation
+from hubtools.checkpoint.shards import INDEX, SINGLE
+from hubtools.checkpoint.stored import Stored
+
+_PICKLED = re.compile(r"(?:pytorch_model.*|adapter_model|model)\.bin|consolidated.*\.pth|model\.pt")
+_FRONT = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
+_RECORD_LIMIT = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What `look` found, before it is given a name.
+
+    Args:
+        files: name → bytes.
+        inside: checkpoints in folders below.
+    """
+
+    root: Path
+    files: Mapping[str, int]
+    stored: Stored
+    shards: TrainerShards | None
+    adapter: AdapterConfig | None
+    quantisation: Quantisation | None
+    inside: tuple[Inside, ...]
+
+    @property
+    def pickles(self) -> list[str]:
+        """Names of weight files that are pickles."""
+        return [name for name in self.files if _PICKLED.fullmatch(name)]
+
+
+def decide(found: Found) -> tuple[Kind, str]:
+    """What it is, and the files or fields that say so."""
+    if found.adapter is not None:
+        return "adapter", adapters.CONFIG
+    if "config.json" in found.files and (SINGLE in found.files or INDEX in found.files):
+        if found.quantisation is not None:
+            return "quantised", found.quantisation.source
+        record = _merge_record(found.root, found.files)
+        if record:
+            return "merged", record
+        return "full", f"config.json and {SINGLE if SINGLE in found.files else INDEX}"
+    if found.shards is not None:
+        first = next(iter(found.shards.files), ".metadata")
+        return found.shards.kind, (found.shards.folder / first).relative_to(found.root).as_posix()
+    if found.stored.ggufs or any(name.endswith(".gguf") for name in found.files):
+        return "gguf", next(name for name in found.files if name.endswith(".gguf"))
+    weights = [n for n in found.files if "/" not in n and n.endswith(".safetensors")]
+    if "config.json" in found.files and found.pickles and not weights:
+        return "pickle", f"config.json and {found.pickles[0]}"
+    if weights or found.pickles:
+        return "consolidated", [*weights, *found.pickles][0]
+    if found.inside:
+        return "run", found.inside[0].name
+    return "unknown", ""
+
+
+def inside(root: Path, shards: TrainerShards | None) -> tuple[Inside, ...]:
+    """Checkpoints in the folders of `root`, and beside verl's shards; by step, then name."""
+    folders = [folder for folder in root.iterdir() if folder.is_dir()]
+    if shards is not None:
+        folders = [shards.folder / name for name in ("huggingface", "lora_adapter")]
+    found = [
+        Inside(folder.relative_to(root).as_posix(), kind, named_step(folder.name))
+        for folder in folders
+        if folder.is_dir() and (kind := _glance(folder)) is not None
+    ]
+    return tuple(sorted(found, key=lambda one: (one.step is None, one.step or 0, one.name)))
+
+
+def named_base(
+    root: Path, adapter: AdapterConfig | None, config: Mapping[str, Any], files: Mapping[str, int]
+) -> tuple[str, str, str]:
+    """The base it names: name, revision, and the file and field that name it."""
+    if adapter is not None and adapter.base:
+        return adapter.base, adapter.revision, f"{adapters.CONFIG}:/base_model_name_or_path"
+    if isinstance(named := config.get("_name_or_path"), str) and named:
+        return named, "", "config.json:/_name_or_path"
+    if 0 < files.get("README.md", 0) < _RECORD_LIMIT:
+        text = (root / "README.md").read_text(encoding="utf-8", errors="replace")
+        named = _front_matter_base(text)
+        if named:
+            return named, "", "README.md: base_model"
+    return "", "", ""
+
+
+def _front_matter_base(text: str) -> str:
+    front = _FRONT.match(text)
+    if front is None or "base_model" not in front[1]:
+        return ""
+    import yaml
+
+    try:
+        fields = yaml.safe_load(front[1])
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return ""
+    named = fields.get("base_model") if isinstance(fields, dict) else None
+    first = named[0] if isinstance(named, list) and named else named
+    return first if isinstance(first, str) else ""
+
+
+def _glance(folder: Path) -> Kind | None:
+    """What a folder is, by names alone."""
+    if (folder / adapters.CONFIG).is_file():
+        return "adapter"
+    if (folder / "config.json").is_file() and any(
+        (folder / name).is_file() for name in (SINGLE, INDEX)
+    ):
+        return "full"
+    shards = trainer_shards(folder)
+    return shards.kind if shards is not None else None
+
+
+def _merge_record(root: Path, files: Mapping[str, int]) -> str:
+    """Which record says that these weights were merged; empty when none does.
+
+    A release record and a merge report lie in the repo; a merge of ours on this machine left its
+    job beside the directory, which counts when the sizes of the weights are as it says.
+    """
+    member = _read(root / ".hubtools" / "release.json").get("member")
+    if isinstance(member, Mapping) and member.get("kind") == "merged":
+        return ".hubtools/release.json:/member/kind"
+    absolute = root.absolute()
+    job = absolute.parent / f".{absolute.name}.merge" / "job.json"
+    result = _read(job).get("result")
+    made = result.get("files") if isinstance(result, Mapping) else None
+    if isinstance(made, Mapping):
+        sizes = {
+            name: entry.get("size")
+            for name, entry in made.items()
+            if isinstance(entry, Mapping) and str(name).endswith(".safetensors")
+        }
+        weights = {name: size for name, size in files.items() if name.endswith(".safetensors")}
+        if sizes and sizes == weights:
+            return f"../{job.parent.name}/{job.name} (sizes agree)"
+    return ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """A record, or nothing: one that cannot be read proves nothing."""
+    try:
+        if path.stat().st_size > _RECORD_LIMIT:
+            return {}
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
