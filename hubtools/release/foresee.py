@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from hubtools.card.lint import lint_card
 from hubtools.card.render import render_card
-from hubtools.errors import Finding
+from hubtools.checkpoint.carry import carried_files, publishable_files
+from hubtools.checkpoint.disclosed import published_leaks
+from hubtools.errors import CheckError, Finding
 from hubtools.family.manifest import Family, Member
 from hubtools.provenance.secrets import scan_text
 from hubtools.release.cards import card_input, prose_files
@@ -39,6 +42,27 @@ def secrets_in_prose(family: Family) -> Iterator[Finding]:
             yield from scan_text(str(file), file.read_text(encoding="utf-8", errors="replace"))
         except OSError:
             continue
+
+
+def disclosed(release: Release, member: Member) -> list[Finding]:
+    """HT175 for what the member's configs and tokenizer would tell about their author's machine.
+
+    Of a checkpoint that is not whole nothing is said here.
+    """
+    table, base, checkpoint = release.family.manifest.family, release.base_path(), member.checkpoint
+    if checkpoint is None:
+        return []
+    try:
+        if table.kind != "merged":
+            files = publishable_files(checkpoint, table.kind)
+        elif base is not None and base.is_dir():
+            files = carried_files(checkpoint, base)
+        else:
+            return []
+    except CheckError:
+        return []
+    found = published_leaks(files, base=table.base.repo, revision=table.base.revision or "")
+    return [replace(finding, member=member.id) for finding in found]
 
 
 def strays(family: Family) -> Iterator[Finding]:

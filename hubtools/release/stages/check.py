@@ -16,7 +16,7 @@ from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
 from hubtools.release.context import Release
-from hubtools.release.foresee import foreseen, secrets_in_prose, strays
+from hubtools.release.foresee import disclosed, foreseen, secrets_in_prose, strays
 from hubtools.release.refuse import as_finding
 from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
@@ -115,6 +115,7 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
     base = release.base_path()
     if table.kind == "merged" and base is not None and base.is_dir():
         yield from _caught(lambda: plan_merge(checkpoint, base), member.id)
+    yield from disclosed(release, member)
 
 
 def check_remote(release: Release) -> list[Finding]:
