@@ -30,6 +30,7 @@ COMMANDS = {
         "hubtools.cli.inspect", "Say what a directory or repo holds, and what it gives away."
     ),
     "merge": Row("hubtools.cli.merge", "Merge a LoRA adapter into its base, bit for bit as PEFT."),
+    "ingest": Row("hubtools.cli.ingest", "Turn a trainer's shards into an ordinary checkpoint."),
     "evaluate": Row("hubtools.cli.evaluate", "Run an evaluation suite and keep every answer."),
     "provenance": Row("hubtools.cli.provenance", "Verify from raw logs which teacher answered."),
     "card": Row("hubtools.cli.card", "Render, show and adopt model cards."),

@@ -1,0 +1,244 @@
+"""Take in what a sharded trainer saved: a new directory that appears whole or not at all.
+
+This is the parent's side: it finds the weights by name, checks the place, and lets a child process
+with torch do the work. Beside `out` lies `.{out}.ingest/` with a lock, the record of the job and,
+while it runs, the new files: a run that was killed goes on with the file it was writing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from hubtools.checkpoint.ingesting.find import Source, find_source
+from hubtools.checkpoint.ingesting.journal import stamps
+from hubtools.checkpoint.ingesting.lora import saved_alpha
+from hubtools.checkpoint.ingesting.side import config_folder, side_files
+from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
+from hubtools.children import run_child
+from hubtools.digests import sha256_file, sha256_json
+from hubtools.errors import UsageError
+from hubtools.files import disk_error, locked, sync_directory, write_json
+from hubtools.progress import Progress, silent
+
+VERSION = 1
+DTYPES = ("bfloat16", "float16", "float32")
+
+
+@dataclass(frozen=True, slots=True)
+class IngestJob:
+    """What an ingest would read and make.
+
+    Args:
+        kind: what comes out: a whole model, or the adapter of a LoRA run.
+        step: by directory name or trainer state; a claim, None when neither says.
+        files: every file whose bytes the result depends on; optimizer states are not among them.
+    """
+
+    run: Path
+    source: Source
+    kind: Literal["full", "adapter"]
+    step: int | None
+    files: tuple[Path, ...]
+
+
+def plan_ingest(
+    run: Path,
+    *,
+    base: Path | None = None,
+    dtype: str | None = None,
+    lora_alpha: float | None = None,
+) -> IngestJob:
+    """Find out by names and small files what `ingest` would do; nothing is written.
+
+    Args:
+        run: as for `ingest`.
+        base: as for `ingest`.
+        dtype: as for `ingest`.
+        lora_alpha: as for `ingest`.
+
+    Raises:
+        CheckError: HT165 to HT167, HT169, HT172, HT173, see `ingest`.
+        UsageError: HT413 an unknown dtype.
+    """
+    if dtype is not None and dtype not in DTYPES:
+        raise UsageError("HT413", f"no dtype {dtype!r}", next=f"use one of {', '.join(DTYPES)}")
+    source = find_source(run)
+    if source.kind == "lora":
+        saved_alpha(source, lora_alpha)
+    adapter = source.kind == "lora" or lora_alpha is not None
+    side = side_files(source, base, "adapter" if adapter else "full")
+    if not adapter:
+        config_folder(run, source, base)
+    kind: Literal["full", "adapter"] = "adapter" if adapter else "full"
+    return IngestJob(run, source, kind, source.step, (*source.files, *side.values()))
+
+
+def check_ingest(
+    run: Path,
+    *,
+    base: Path | None = None,
+    dtype: str | None = None,
+    lora_alpha: float | None = None,
+    log: Path,
+) -> dict[str, Any]:
+    """Raise everything that `ingest` would raise before its first byte; nothing is written.
+
+    A child process opens the weights, which takes some seconds.
+
+    Args:
+        run: as for `ingest`.
+        base: as for `ingest`.
+        dtype: as for `ingest`.
+        lora_alpha: as for `ingest`.
+        log: where the child process tells its story.
+
+    Returns:
+        the `report` of `ingest` without what only writing can tell.
+
+    Raises:
+        CheckError: as `ingest`.
+    """
+    job = plan_ingest(run, base=base, dtype=dtype, lora_alpha=lora_alpha)
+    checked = _child(job, base, dtype, lora_alpha, log, silent, {"check_only": True})
+    report: dict[str, Any] = checked["report"]
+    return report
+
+
+def ingest(
+    run: Path,
+    out: Path,
+    *,
+    base: Path | None = None,
+    dtype: str | None = None,
+    lora_alpha: float | None = None,
+    log: Path,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Write the checkpoint in `run` to `out` as transformers would have saved it.
+
+    Args:
+        run: a step directory (verl `global_step_N` or its `actor`, DCP, accelerate, a pickle), or
+            a run that holds one.
+        out: new directory; one that this very job already made is checked and used again.
+        base: the model it was trained from: for a configuration, tokenizer or licence the run does
+            not have, and, with weights, for names and shapes without loading transformers.
+        dtype: `bfloat16`, `float16` or `float32`; needed when the configuration declares another
+            one than is stored. Tensors that the model keeps in float32 stay so.
+        lora_alpha: of a LoRA run whose trainer did not save it.
+        log: where the child process tells its story.
+        progress: bytes written so far.
+
+    Returns:
+        `files` {name: {sha256, size}} of everything in `out`, `weights` {name: sha256} and `report`
+        (kind, source, world_size, step, tensors, dtypes in and out, rounded_elements …), the same
+        for the same inputs.
+
+    Raises:
+        CheckError: HT117 a value is not finite, HT165 no weights, HT166 several steps, HT167 ranks
+            missing or mixed, HT168 a damaged or hostile file, HT169 a foreign way of sharding,
+            HT170 the dtype must be chosen, HT171 wrong names or shapes, HT172 a LoRA run without
+            alpha, HT173 an unknown model, HT174 tied tensors that differ.
+        UsageError: HT120 when `out` holds something else, HT413 an unknown dtype.
+        EnvironmentFailure: HT118 a source changed, HT901/HT902 disk full, HT903 in use, HT904 the
+            child died.
+    """
+    job = plan_ingest(run, base=base, dtype=dtype, lora_alpha=lora_alpha)
+    identity = _identity(job, base, dtype, lora_alpha)
+    work = out.absolute().parent / f".{out.name}.ingest"
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise disk_error(error, work) from error
+    with locked(work / "lock", str(out)):
+        if out.exists():
+            return _reuse(out, work / "job.json", identity)
+        new = work / "files"
+        more = {"out": str(new), "work": str(work), "name": out.name, "identity": identity}
+        result = _child(job, base, dtype, lora_alpha, log, progress, more)
+        write_json(work / "job.json", {"job": identity, "result": result})
+        try:
+            new.rename(out)
+            sync_directory(out.absolute().parent)
+            (work / "done.json").unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(error, out) from error
+    return result
+
+
+def _child(
+    job: IngestJob,
+    base: Path | None,
+    dtype: str | None,
+    lora_alpha: float | None,
+    log: Path,
+    progress: Progress,
+    more: dict[str, Any],
+) -> dict[str, Any]:
+    fields = {
+        "run": str(job.run.absolute()),
+        "base": str(base.absolute()) if base is not None else None,
+        "dtype": dtype,
+        "lora_alpha": lora_alpha,
+        "check_only": False,
+        **more,
+    }
+    one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    try:
+        return run_child(
+            "hubtools.checkpoint.ingesting.child",
+            fields,
+            log=log,
+            what=f"ingest {job.run}",
+            progress=progress,
+            env=dict.fromkeys(one_thread, "1"),
+        )
+    finally:
+        if "work" in more:
+            (Path(more["work"]) / "part").unlink(missing_ok=True)
+
+
+def _identity(job: IngestJob, base: Path | None, dtype: str | None, alpha: float | None) -> str:
+    """One name for inputs and options; weights count by place, inode, size and time."""
+    weights = list(job.source.files)
+    if base is not None and any((base / name).is_file() for name in (SINGLE, INDEX)):
+        weights += [header.path for header in read_weights(base).headers.values()]
+    small = [file for file in job.files if file not in job.source.files]
+    return sha256_json({
+        "version": VERSION,
+        "options": {"dtype": dtype, "lora_alpha": alpha},
+        "weights": stamps(weights),
+        "small": [[file.name, sha256_file(file)] for file in small],
+    })  # fmt: skip
+
+
+def _reuse(out: Path, record: Path, job: str) -> dict[str, Any]:
+    try:
+        known = json.loads(record.read_bytes())
+        result: dict[str, Any] = known["result"]
+        wanted = {name: file["sha256"] for name, file in result["files"].items()}
+        same = known["job"] == job
+    except (OSError, ValueError, LookupError, TypeError):
+        same, wanted, result = False, {}, {}
+    why = "it was made from other inputs, or by something else"
+    if same:
+        found = {
+            file.relative_to(out).as_posix(): file for file in out.rglob("*") if file.is_file()
+        }
+        if found.keys() == wanted.keys() and all(
+            sha256_file(file) == wanted[name] for name, file in found.items()
+        ):
+            return result
+        why = "its files were changed since they were written"
+    # Only what an ingest of ours made may be named for removal: `out` can be the run itself.
+    removal = f"rm -r {shlex.quote(str(out))} (an earlier ingest made it), or " if result else ""
+    raise UsageError(
+        "HT120",
+        f"{out} is already there",
+        where=str(out),
+        detail=(why, "Nothing was changed."),
+        next=f"{removal}choose another place (-o), then run the same command again",
+    )

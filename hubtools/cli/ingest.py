@@ -1,0 +1,144 @@
+"""`hubtools ingest`: a trainer's step directory in, an ordinary checkpoint out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hubtools.cli.options import with_output
+from hubtools.cli.output import Output
+from hubtools.errors import CheckError
+from hubtools.sizes import size_words
+
+SCHEMA = "hubtools.ingest/1"
+
+
+@click.command(
+    "ingest",
+    short_help="Turn a trainer's shards into an ordinary checkpoint.",
+    help="""Turn a trainer's shards into an ordinary checkpoint.
+
+    RUN is a step directory: verl's global_step_N (FSDP1, FSDP2, HSDP rank files), a
+    torch.distributed or accelerate checkpoint with .metadata, safetensors or a single pickle; or a
+    run that holds one such step. Names and shapes are checked against the model before a byte is
+    written, and OUT appears whole or not at all. Nothing in a pickle is run. Of a LoRA run the
+    adapter comes out.
+    """,
+)
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="OUT", help="New directory to write."
+)
+@click.option(
+    "--base",
+    metavar="DIR|REPO@COMMIT",
+    help="Model it was trained from: for a config, tokenizer or licence that the run lacks.",
+)
+@click.option(
+    "--dtype",
+    type=click.Choice(["bfloat16", "float16", "float32"]),
+    help="Write weights in this dtype; needed when the config declares another one than was saved.",
+)
+@click.option(
+    "--lora-alpha", type=float, metavar="ALPHA", help="Of a LoRA run that did not save it (verl)."
+)
+@click.option("--dry-run", is_flag=True, help="Check everything and say what would be written.")
+@click.option("--no-talk", is_flag=True, help="Do not load the result.")
+@with_output
+def command(
+    output: Output,
+    run: Path,
+    out: Path | None,
+    base: str | None,
+    dtype: str | None,
+    lora_alpha: float | None,
+    dry_run: bool,
+    no_talk: bool,
+) -> None:
+    """Parse, call, print."""
+    if out is None and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
+    options = {"base": _base(output, base), "dtype": dtype, "lora_alpha": lora_alpha}
+    if dry_run or out is None:
+        report = _check(run, options)
+        _story(output, report)
+        output.result(SCHEMA, {"dry_run": True, "report": report})
+        output.note("Dry run: nothing was written.")
+        return
+    data = _ingest(output, run, out, options, no_talk)
+    output.result(SCHEMA, {"dry_run": False, "out": str(out), **data})
+    output.line(str(out))
+
+
+def _base(output: Output, base: str | None) -> Path | None:
+    from hubtools.checkpoint.base import resolve_base
+
+    if base is None:
+        return None
+    if not Path(base).expanduser().is_dir():
+        output.note(f"Looking for the base {base} in the cache and on the Hub")
+    return resolve_base(base)
+
+
+def _check(run: Path, options: dict[str, Any]) -> dict[str, Any]:
+    import tempfile
+
+    from hubtools.checkpoint.ingesting.ingest import check_ingest
+
+    with tempfile.TemporaryDirectory(prefix="hubtools-ingest-") as folder:
+        return check_ingest(run, **options, log=Path(folder) / "log")
+
+
+def _ingest(
+    output: Output, run: Path, out: Path, options: dict[str, Any], no_talk: bool
+) -> dict[str, Any]:
+    from hubtools.checkpoint.ingesting.ingest import ingest
+
+    log = out.absolute().parent / f".{out.name}.ingest" / "log"
+    with output.progress() as progress:
+        result = ingest(run, out, **options, log=log, progress=progress)
+    report = result["report"]
+    _story(output, report)
+    share = report["rounded_elements"] / max(1, report["elements"])
+    output.note(f"✓ ingested  {share:.1%} of the elements were changed by rounding")
+    for name, digest in result["weights"].items():
+        output.note(f"  sha256 {digest}  {name}")
+    if report["kind"] == "adapter":
+        output.note("✓ adapter   merge or release it as any other adapter")
+        return {**result, "talk": None}
+    return {**result, "talk": None if no_talk else _talk(output, out, log)}
+
+
+def _talk(output: Output, out: Path, log: Path) -> dict[str, Any]:
+    from hubtools.checkpoint.talk import talk
+
+    with output.progress() as progress:
+        spoken = talk(out, log=log, progress=progress)
+    output.note(f"✓ talks     {spoken['prompt']!r} → {spoken['text']!r}")
+    for finding in spoken["findings"]:
+        if finding["level"] == "error":
+            raise CheckError(
+                finding["id"],
+                finding["message"],
+                where=finding["where"],
+                detail=("The ingest is complete, but it should not be published like this.",),
+                next=finding["next"],
+            )
+        output.note(f"{finding['level']}[{finding['id']}] {finding['message']}")
+        output.note(f"  next: {finding['next']}")
+    return spoken
+
+
+def _story(output: Output, report: dict[str, Any]) -> None:
+    step = f", step {report['step']}" if report["step"] is not None else ""
+    ranks = f" of {report['world_size']} ranks" if report["world_size"] > 1 else ""
+    output.note(f"{report['source']}{ranks}{step}: {report['kind']}")
+    output.note(
+        f"  {report['tensors']} tensors, {size_words(report['bytes'])}, "
+        f"{'+'.join(report['dtypes_in'])} → {'+'.join(report['dtypes_out'])}, "
+        f"names and shapes checked against {report['checked_against']}"
+    )
+    for name in report["dropped"]:
+        output.note(f"  {name} is not written: it is tied")
