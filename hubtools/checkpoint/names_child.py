@@ -25,11 +25,11 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """The result is the JSON of a NameMap."""
     base = Path(job["base"])
     names = _Names(build(base))
-    stored = any((base / file).is_file() for file in (SINGLE, INDEX))
-    disk = (
-        {n: entry.shape for n, (_, entry) in read_weights(base).tensors().items()} if stored else {}
-    )
-    found = names.forward(disk) if stored else names.backward(names.shapes)
+    if any((base / file).is_file() for file in (SINGLE, INDEX)):
+        disk = {name: entry.shape for name, (_, entry) in read_weights(base).tensors().items()}
+    else:
+        disk = names.written()
+    found = names.forward(disk)
     asked, asked_parts = names.places(job["asked"], found.parts)
     order = {name: found.parts[name] for name in names.shapes if name in found.parts}
     gone = names.shapes.keys() - order.keys() - names.tied.keys() - found.unplaced.keys()
@@ -60,6 +60,11 @@ class _Group:
 
     converter: Any
     members: list[tuple[str, str]] = field(default_factory=list)
+
+    def targets(self, first: str) -> list[str]:
+        """All parameters that come out, by the name of the first."""
+        pattern, *others = self.converter.target_patterns
+        return [first, *(first.replace(pattern, other) for other in others)]
 
 
 class _Names:
@@ -96,56 +101,20 @@ class _Names:
                 found.parts[target] = (_whole(name, disk[name]),)
         for target, group in groups.items():
             try:
-                outputs, tracer = self._converted(group, target, disk, self.shapes)
+                outputs, tracer = self._converted(group, target, disk)
                 read = {n: tracer.parts(tensor, self.shapes[n]) for n, tensor in outputs.items()}
                 found.parts.update(read)
             except Exception as error:  # whatever an operation raises: only this group is affected
-                first, *others = group.converter.target_patterns
-                targets = [target, *(target.replace(first, other) for other in others)]
-                found.unplaced.update(dict.fromkeys(targets, _why(error)))
+                found.unplaced.update(dict.fromkeys(group.targets(target), _why(error)))
         return found
 
-    def backward(self, wanted: Iterable[str]) -> _Found:
-        """In-memory names → the tensors that `save_pretrained` writes for them."""
-        from transformers.conversion_mapping import get_model_conversion_mapping
-        from transformers.core_model_loading import (
-            PrefixChange,
-            WeightConverter,
-            apply_converters,
-            apply_renamings,
-            dot_natural_key,
-        )
+    def written(self) -> dict[str, Shape]:
+        """Names and shapes of the tensors that `save_pretrained` writes for such a model."""
+        from transformers.core_model_loading import revert_weight_conversion
 
-        mapping = [
-            transform.reverse_transform()
-            for transform in reversed(get_model_conversion_mapping(self.model, add_legacy=False))
-            if not isinstance(transform, PrefixChange)
-        ]
-        converters = [item for item in mapping if isinstance(item, WeightConverter)]
-        renamings = [item for item in mapping if not isinstance(item, WeightConverter)]
-        found, groups, by_pattern = _Found(), dict[str, _Group](), _by_pattern(converters)
-        for name in sorted(set(wanted) - self.tied.keys(), key=dot_natural_key):
-            target, pattern = apply_converters(name, converters)
-            if pattern is None:
-                stored = apply_renamings(name, renamings)
-                found.parts[name] = (_whole(stored, self.shapes[name]),)
-            else:
-                group = groups.setdefault(target, _Group(copy.deepcopy(by_pattern[pattern])))
-                group.members.append((name, pattern))
-        for target, group in groups.items():
-            try:
-                outputs, tracer = self._converted(group, target, self.shapes, {})
-                origins = [
-                    origin
-                    for name, tensor in outputs.items()
-                    for origin in tracer.origins(tensor, apply_renamings(name, renamings))
-                ]
-                for owner, part in origins:
-                    found.parts[owner] = (*found.parts.get(owner, ()), part)
-            except Exception as error:
-                members = (name for name, _ in group.members)
-                found.unplaced.update(dict.fromkeys(members, _why(error)))
-        return found
+        state = {name: tensor for name, tensor in self._state.items() if name not in self.tied}
+        tensors = revert_weight_conversion(self.model, state)
+        return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
     def places(
         self, asked: Sequence[str], parts: Mapping[str, tuple[Part, ...]]
@@ -165,7 +134,7 @@ class _Names:
             if pattern is not None and places[name] == target and name not in self._state:
                 partly[name] = (target, pattern)
         inside = {name: stored[name] for name in partly if name in stored}
-        older = self._older({target for name, (target, _) in partly.items() if name not in inside})
+        older = self._older() if partly.keys() - inside.keys() else {}
         for name, (target, pattern) in partly.items():
             part = inside.get(name) or older.get(_key(name, target, pattern))
             if part is None:
@@ -174,9 +143,10 @@ class _Names:
                 inside[name] = Part(name, part.page, part.rows, part.transposed, part.disk_rows)
         return places, inside
 
-    def _older(self, targets: set[str]) -> dict[tuple[str, str, str], Part]:
+    def _older(self) -> dict[tuple[str, str, str], Part]:
+        """Where each tensor of the written layout lies inside the parameter it is a part of."""
         found: dict[tuple[str, str, str], Part] = {}
-        for target, parts in self.backward(targets).parts.items():
+        for target, parts in self.forward(self.written()).parts.items():
             for part in parts:
                 renamed, pattern = self._renamed(part.disk)
                 if renamed == target and pattern is not None:
@@ -195,15 +165,13 @@ class _Names:
         return target, pattern
 
     def _converted(
-        self, group: _Group, target: str, sources: Mapping[str, Shape], results: Mapping[str, Shape]
+        self, group: _Group, target: str, disk: Mapping[str, Shape]
     ) -> tuple[dict[str, Any], Tracer]:
         """Run the operations of a group on stand-ins: what comes out, by full name."""
-        shapes = [sources[name] for name, _ in group.members]
-        if target in results:
-            shapes.append(results[target])
-        tracer = Tracer(shapes)
+        results = [self.shapes[name] for name in group.targets(target) if name in self.shapes]
+        tracer = Tracer([*results, *(disk[name] for name, _ in group.members)])
         for name, pattern in group.members:
-            stand_in = tracer.stand_in(name, sources[name])
+            stand_in = tracer.stand_in(name, disk[name])
             group.converter.add_tensor(target, name, pattern, stand_in)
         model = _Scaled(self.shapes, tracer)
         outputs = group.converter.convert(target, model=model, config=self.model.config)

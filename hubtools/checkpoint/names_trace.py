@@ -9,7 +9,6 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubtools.checkpoint.names import Part
@@ -72,88 +71,44 @@ class Tracer:
         """
         if tuple(result.shape) != self.small(shape):
             raise ValueError(f"the stored tensors do not add up to {list(shape)}")
-        runs = self._runs(result)
-        if any(run.source_page is not None for run in runs):
-            raise ValueError("pages of one stored tensor go to different places")
-        return tuple(
-            Part(run.source, run.page, run.rows, run.transposed, None if run.whole else run.lines)
-            for run in runs
-        )
-
-    def origins(self, result: torch.Tensor, name: str) -> list[tuple[str, Part]]:
-        """Read what would be stored as `name`: in which parameters it lies, and where.
-
-        Raises:
-            ValueError: as `parts`.
-        """
-        found, runs = [], self._runs(result)
-        whole = len({run.rows for run in runs}) == 1
-        for run in runs:
-            if run.page is not None or (run.transposed and not (run.whole and whole)):
-                raise ValueError("it holds columns of one parameter")
-            lines = (0, self._true_rows(run)) if run.transposed else run.lines
-            inside = None if whole else run.rows
-            part = Part(name, run.source_page, lines, run.transposed, inside)
-            found.append((run.source, part))
-        return found
-
-    def _true_rows(self, run: _Run) -> int:
-        return self._stand_ins[self._names.index(run.source)].shape[1] * self._scale
-
-    def _runs(self, result: torch.Tensor) -> list[_Run]:
         pages = _pages(result)
-        found: list[list[_Run]] = []
-        for page, matrix in enumerate(pages):
-            runs, row = [], 0
-            while row < len(matrix):
-                runs.append(self._run(matrix, row, page))
-                row = runs[-1].rows[1] // self._scale
-            found.append(runs)
-        stacked = len(pages) > 1 and all(
-            run.source_page == page for page, runs in enumerate(found) for run in runs
-        )
-        if stacked or len(pages) == 1:
-            runs = [replace(run, page=None) for run in found[0]]
-            same = [[replace(r, page=None, source_page=None) for r in runs] for runs in found]
-            if stacked and all(group == same[0] for group in same):
-                return same[0]
-            if len(pages) == 1:
-                return runs
-        return [run for group in found for run in group]
+        found = [self._page(matrix, page, len(pages)) for page, matrix in enumerate(pages)]
+        if all(parts == found[0] for parts in found):
+            return tuple(found[0])
+        parts = tuple(part for group in found for part in group)
+        if any(part.page is None for part in parts):
+            raise ValueError("its pages are made in different ways")
+        return parts
 
-    def _run(self, matrix: torch.Tensor, row: int, page: int) -> _Run:
-        """The stored rows that begin at this row of a page."""
+    def _page(self, matrix: torch.Tensor, page: int, pages: int) -> list[Part]:
+        parts, row = list[Part](), 0
+        while row < len(matrix):
+            parts.append(self._run(matrix, row, page, pages))
+            row = parts[-1].rows[1] // self._scale
+        return parts
+
+    def _run(self, matrix: torch.Tensor, row: int, page: int, pages: int) -> Part:
+        """The stored rows (or columns) that begin at this row of a page."""
         code = int(matrix[row, 0])
         number = bisect.bisect_right(self._starts, code) - 1
         stored = self._stand_ins[number]
         source_page, place = divmod(code - self._starts[number], stored[0].numel())
+        stacked = len(stored) > 1
+        if stacked and (len(stored), source_page) != (pages, page):
+            raise ValueError("pages of one stored tensor change places")
         source, (first, column) = stored[source_page], divmod(place, stored.shape[2])
         for transposed, lines, start in ((False, source, first), (True, source.T, column)):
             length = _same_rows(matrix[row:], lines[start:])
             if length:
-                return _Run(
-                    source=self._names[number],
-                    source_page=source_page if len(stored) > 1 else None,
-                    lines=(start * self._scale, (start + length) * self._scale),
-                    whole=length == len(lines),
-                    page=page,
-                    rows=(row * self._scale, (row + length) * self._scale),
-                    transposed=transposed,
+                inside = (start * self._scale, (start + length) * self._scale)
+                return Part(
+                    self._names[number],
+                    None if stacked or pages == 1 else page,
+                    (row * self._scale, (row + length) * self._scale),
+                    transposed,
+                    None if length == len(lines) else inside,
                 )
         raise ValueError("its rows are mixed from several stored rows")
-
-
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """Lines (rows, or columns when transposed) of one source that lie together, true numbers."""
-
-    source: str
-    source_page: int | None
-    lines: tuple[int, int]
-    whole: bool
-    page: int | None
-    rows: tuple[int, int]
-    transposed: bool
 
 
 def _same_rows(found: torch.Tensor, lines: torch.Tensor) -> int:
