@@ -39,10 +39,10 @@ class Found:
     quantisation: Quantisation | None
     inside: tuple[Inside, ...]
 
-    @property
-    def pickles(self) -> list[str]:
-        """Names of weight files that are pickles."""
-        return [name for name in self.files if _PICKLED.fullmatch(name)]
+
+def pickled_weights(files: Mapping[str, int]) -> list[str]:
+    """Names of weight files that are pickles."""
+    return [name for name in files if _PICKLED.fullmatch(name)]
 
 
 def decide(found: Found) -> tuple[Kind, str]:
@@ -61,11 +61,12 @@ def decide(found: Found) -> tuple[Kind, str]:
         return found.shards.kind, (found.shards.folder / first).relative_to(found.root).as_posix()
     if found.stored.ggufs or any(name.endswith(".gguf") for name in found.files):
         return "gguf", next(name for name in found.files if name.endswith(".gguf"))
+    pickles = pickled_weights(found.files)
     weights = [n for n in found.files if "/" not in n and n.endswith(".safetensors")]
-    if "config.json" in found.files and found.pickles and not weights:
-        return "pickle", f"config.json and {found.pickles[0]}"
-    if weights or found.pickles:
-        return "consolidated", [*weights, *found.pickles][0]
+    if "config.json" in found.files and pickles and not weights:
+        return "pickle", f"config.json and {pickles[0]}"
+    if weights or pickles:
+        return "consolidated", [*weights, *pickles][0]
     if found.inside:
         return "run", found.inside[0].name
     return "unknown", ""

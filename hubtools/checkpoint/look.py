@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
 from hubtools.checkpoint.contents import custom_code, foreign_files, list_files
 from hubtools.checkpoint.describe import Description
 from hubtools.checkpoint.disclosed import Scan, find_leaks
-from hubtools.checkpoint.evidence import Found, decide, inside, named_base
+from hubtools.checkpoint.evidence import Found, decide, inside, named_base, pickled_weights
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.kinds import TrainerShards, trainer_shards
+from hubtools.checkpoint.pickled_tensors import file_tensors, shard_tensors
 from hubtools.checkpoint.quantised import parameters, quantisation
 from hubtools.checkpoint.steps import step_findings, steps_of
 from hubtools.checkpoint.stored import Stored, as_finding, read_stored
@@ -60,6 +62,8 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
     config = configs.get("config.json") or _other_config(config_folder, root)
     adapter = _adapter(root, files, findings)
     trainer = _trainer(root, files, findings)
+    if not public:  # of a repo, pickles are not fetched
+        findings += _describe_pickles(root, files, stored, shards)
     how = None if adapter else quantisation(config, stored.entries)
     below = inside(root, shards) if path.is_dir() else ()
     found = Found(root, files, stored, shards, adapter, how, below)
@@ -174,18 +178,35 @@ def _weights(found: Found) -> dict[str, int]:
         folder = found.shards.folder.relative_to(found.root)
         names = [(folder / name).as_posix() for name in found.shards.files]
     else:
-        names = found.pickles
+        names = pickled_weights(found.files)
     return {name: found.files.get(name, 0) for name in names}
 
 
 def _parameters(found: Found, config: Mapping[str, Any]) -> int | None:
     stored: Stored = found.stored
-    if stored.headers:
+    if stored.entries:
         return parameters(stored.entries, config, found.quantisation)
     counts = {info.parameters for info in stored.ggufs}
     if any("-of-" in info.path.stem for info in stored.ggufs):  # parts of one model
         return sum(info.parameters for info in stored.ggufs)
     return counts.pop() if len(counts) == 1 else None  # the same model in several quantisations
+
+
+def _describe_pickles(
+    root: Path, files: Mapping[str, int], stored: Stored, shards: TrainerShards | None
+) -> list[Finding]:
+    """Take in what pickles say of their tensors, where nothing better is there."""
+    if stored.headers or stored.ggufs:
+        return []
+    try:
+        if shards is not None:
+            stored.pickled = shard_tensors(shards)
+        else:
+            names = pickled_weights(files)
+            stored.pickled = [entry for name in names for entry in file_tensors(root / name)]
+    except CheckError as error:
+        return [replace(as_finding(error), level="warning")]
+    return []
 
 
 def _has_template(folder: Path) -> bool:

@@ -25,19 +25,22 @@ class Stored:
     Args:
         headers: safetensors file name → its header, of those that are whole.
         ggufs: the GGUF files that are whole.
+        pickled: tensors that pickles describe; only their names, dtypes and shapes count.
         missing: files that the index names and that are not there.
         problems: an error finding for each file that is not whole or does not agree.
     """
 
     headers: dict[str, Header] = field(default_factory=dict)
     ggufs: list[GgufInfo] = field(default_factory=list)
+    pickled: list[TensorEntry] = field(default_factory=list)
     missing: tuple[str, ...] = ()
     problems: list[Finding] = field(default_factory=list)
 
     @property
     def entries(self) -> list[TensorEntry]:
-        """Every tensor of every safetensors file."""
-        return [entry for header in self.headers.values() for entry in header.tensors]
+        """Every tensor that is known."""
+        inside = [entry for header in self.headers.values() for entry in header.tensors]
+        return inside or self.pickled
 
     def dtypes(self) -> dict[str, tuple[int, int]]:
         """Dtype, in torch's words where it has some → (tensors, elements), most elements first."""

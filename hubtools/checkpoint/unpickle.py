@@ -21,6 +21,7 @@ from hubtools.errors import CheckError
 
 SIZE_LIMIT = 32 << 20
 _STEP_LIMIT = 2_000_000
+_DIRECTORY_LIMIT = 8 << 20  # of a zip file; each tensor takes some hundred bytes of it
 _POINTER_LIMIT = 200
 _KEY_LIMIT = 1000
 _WORD = 1 << 64
@@ -100,25 +101,44 @@ def _below(place: str, key: Any) -> str:
 
 
 def _read(path: Path) -> Any:
-    with path.open("rb") as stream:
-        if path.stat().st_size > SIZE_LIMIT:
-            raise ValueError(f"more than {SIZE_LIMIT >> 20} MiB")
-        data = stream.read(SIZE_LIMIT + 1)
-    if data[:4] == b"PK\x03\x04":
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            name = next((n for n in archive.namelist() if n.endswith("/data.pkl")), None)
-            if name is None:
-                raise ValueError("a zip file without data.pkl")
-            with archive.open(name) as member:
-                data = member.read(SIZE_LIMIT + 1)
+    with _Capped(path) as stream:
+        if stream.read(4) == b"PK\x03\x04":
+            data = _member(stream)
+        else:
+            stream.seek(0)
+            data = stream.read(SIZE_LIMIT + 1)
         if len(data) > SIZE_LIMIT:
-            raise ValueError(f"unpacks to more than {SIZE_LIMIT >> 20} MiB")
+            raise ValueError(f"more than {SIZE_LIMIT >> 20} MiB")
     pickles = io.BytesIO(data)
     value = _Machine().run(pickles)
     if value == _TORCH_MAGIC:  # then: protocol, system, and the object itself
         for _ in range(3):
             value = _Machine().run(pickles)
     return value
+
+
+def _member(stream: _Capped) -> bytes:
+    """`data.pkl` of a `torch.save` file; the tensors lie in other members."""
+    stream.limit = _DIRECTORY_LIMIT
+    with zipfile.ZipFile(stream) as archive:
+        name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), None)
+        if name is None:
+            raise ValueError("a zip file without data.pkl")
+        stream.limit = SIZE_LIMIT + 1
+        with archive.open(name) as member:
+            return member.read(SIZE_LIMIT + 1)
+
+
+class _Capped(io.FileIO):
+    """A file that gives no more bytes at once than is sane, whatever a directory in it claims."""
+
+    limit = SIZE_LIMIT + 1
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As any file's, up to the limit."""
+        if size is not None and size > self.limit:
+            raise ValueError(f"{size} bytes where at most {self.limit} make sense")
+        return super().read(size) or b""
 
 
 class _Machine:
@@ -177,10 +197,10 @@ class _Machine:
         elif isinstance(target, Record):
             target.parts.extend(items)
 
-    def make(self, maker: Any, *args: Any) -> None:
+    def make(self, maker: Any, args: Any = (), named: Any = None) -> None:
         """Push what a call of `maker` would give: a record of it."""
         name = maker.name if isinstance(maker, Record) else type(maker).__name__
-        self.stack.append(Record(name, args))
+        self.stack.append(Record(name, args, [] if named is None else [named]))
 
     def build(self, state: Any) -> None:
         """Give the object on top its state."""
@@ -213,6 +233,11 @@ def _named_above(machine: _Machine, _: Any) -> None:
 
 def _instance(machine: _Machine, argument: str) -> None:
     machine.stack.append(Record(argument.replace(" ", "."), tuple(machine.since_mark())))
+
+
+def _object(machine: _Machine, _: Any) -> None:
+    maker, *args = machine.since_mark()
+    machine.make(maker, tuple(args))
 
 
 def _remember(machine: _Machine, slot: int | None) -> None:
@@ -263,7 +288,7 @@ _STEPS: dict[str, _Step] = {
     "GLOBAL": _named,
     "STACK_GLOBAL": _named_above,
     "INST": _instance,
-    "OBJ": lambda m, _: m.make(*m.since_mark()),
+    "OBJ": _object,
     "NEWOBJ": lambda m, _: m.make(*m.pop(2)),
     "NEWOBJ_EX": lambda m, _: m.make(*m.pop(3)),
     "REDUCE": lambda m, _: m.make(*m.pop(2)),
