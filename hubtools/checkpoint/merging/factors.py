@@ -17,7 +17,8 @@ from hubtools.checkpoint.aligned import AlignedFile, aligned_buffer
 from hubtools.checkpoint.merging.arithmetic import Floats, to_float32
 from hubtools.checkpoint.merging.recipe import Factor, Stored
 
-_KEPT_BYTES = 32 << 20
+_KEPT_BYTES = 8 << 20
+_KEPT_AT_LEAST = 4  # A and B of both parameters of an expert, whose names alternate in a file
 
 
 class Factors:
@@ -50,7 +51,7 @@ class Factors:
             if found is None:
                 found = self._kept[key] = self._read(stored)
                 self._bytes += found.nbytes
-                while self._bytes > _KEPT_BYTES and len(self._kept) > 2:
+                while self._bytes > _KEPT_BYTES and len(self._kept) > _KEPT_AT_LEAST:
                     self._bytes -= self._kept.popitem(last=False)[1].nbytes
             self._kept.move_to_end(key)
             return found

@@ -187,22 +187,21 @@ class Worker:
         place: Place,
         before: Floats | None = None,
     ) -> Floats:
-        """DoRA's new values: (m/‖V‖)·V; after other operations W + (m/‖V‖)·V - W₀, V from W₀."""
+        """DoRA's new values (m/‖V‖)·(W + Δ): V = W + Δ, or W₀ + Δ after other operations on W₀."""
         import torch
 
         assert op.magnitude is not None
-        current = np.empty(block.shape, np.float32)
-        widen(block, dtype, current)
-        sum_ = self._delta(op, block.shape, place).reshape(block.shape)
-        sum_ += current if before is None else before
+        values = np.empty(block.shape, np.float32)
+        widen(block, dtype, values)
+        delta = self._delta(op, block.shape, place).reshape(block.shape)
+        values += delta
+        normed = values if before is None else np.add(before, delta, out=delta)
         rows = slice(None) if op.transposed else slice(place.start, place.stop)
         magnitude = torch.from_numpy(self._prepared.factors.vector(op.magnitude)[rows])
-        outputs = torch.from_numpy(sum_.T if op.transposed else sum_)
+        outputs = torch.from_numpy(normed.T if op.transposed else normed)
         factor = (magnitude / torch.linalg.norm(outputs, dim=1)).numpy()
-        sum_ *= factor if op.transposed else factor[:, None]
-        if before is not None:
-            sum_ += current - before
-        return sum_.reshape(-1)
+        values *= factor if op.transposed else factor[:, None]
+        return values.reshape(-1)
 
     def _delta(self, op: LowRank, shape: tuple[int, ...], place: Place) -> Floats:
         """scaling·B·A for a block, as it is stored; valid until the next call."""
