@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.names import NameMap, Part
 from hubtools.checkpoint.names_model import build, module_kinds, pages_in_out
-from hubtools.checkpoint.names_trace import Shape, Tracer
+from hubtools.checkpoint.names_trace import Shape, follow
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.children import child_main
 from hubtools.progress import Progress
@@ -93,7 +93,7 @@ class _Names:
             if target not in self._state:
                 found.foreign.append(name)
             elif pattern is not None:
-                group = groups.setdefault(target, _Group(copy.deepcopy(by_pattern[pattern])))
+                group = groups.setdefault(target, _Group(by_pattern[pattern]))
                 group.members.append((name, pattern))
             elif target in found.parts:
                 found.foreign.append(name)  # transformers takes the first of two, too
@@ -101,9 +101,7 @@ class _Names:
                 found.parts[target] = (_whole(name, disk[name]),)
         for target, group in groups.items():
             try:
-                outputs, tracer = self._converted(group, target, disk)
-                read = {n: tracer.parts(tensor, self.shapes[n]) for n, tensor in outputs.items()}
-                found.parts.update(read)
+                found.parts.update(self._converted(group, target, disk))
             except Exception as error:  # whatever an operation raises: only this group is affected
                 found.unplaced.update(dict.fromkeys(group.targets(target), _why(error)))
         return found
@@ -166,28 +164,33 @@ class _Names:
 
     def _converted(
         self, group: _Group, target: str, disk: Mapping[str, Shape]
-    ) -> tuple[dict[str, Any], Tracer]:
-        """Run the operations of a group on stand-ins: what comes out, by full name."""
-        results = [self.shapes[name] for name in group.targets(target) if name in self.shapes]
-        tracer = Tracer([*results, *(disk[name] for name, _ in group.members)])
-        for name, pattern in group.members:
-            stand_in = tracer.stand_in(name, disk[name])
-            group.converter.add_tensor(target, name, pattern, stand_in)
-        model = _Scaled(self.shapes, tracer)
-        outputs = group.converter.convert(target, model=model, config=self.model.config)
-        return {n: t[0] if isinstance(t, list) else t for n, t in outputs.items()}, tracer
+    ) -> dict[str, tuple[Part, ...]]:
+        """What the parameters are made of that a group of stored tensors becomes."""
+
+        def run(stand_ins: Mapping[str, Any], small: Callable[[Shape], Shape]) -> dict[str, Any]:
+            converter = copy.deepcopy(group.converter)
+            for name, pattern in group.members:
+                converter.add_tensor(target, name, pattern, stand_ins[name])
+            model = _Scaled(self.shapes, small)
+            outputs = converter.convert(target, model=model, config=self.model.config)
+            return {n: t[0] if isinstance(t, list) else t for n, t in outputs.items()}
+
+        sources = {name: disk[name] for name, _ in group.members}
+        known = [name for name in group.targets(target) if name in self.shapes]
+        return follow(sources, {name: self.shapes[name] for name in known}, run)
 
 
 class _Scaled:
     """Stands for the model when an operation asks for the size of a parameter."""
 
-    def __init__(self, shapes: Mapping[str, Shape], tracer: Tracer) -> None:
-        self._shapes, self._tracer = shapes, tracer
+    def __init__(self, shapes: Mapping[str, Shape], small: Callable[[Shape], Shape]) -> None:
+        self._shapes, self._small = shapes, small
 
     def get_parameter(self, name: str) -> Any:
+        """An empty tensor of the parameter's shape, at the scale of the stand-ins."""
         import torch
 
-        return torch.empty(self._tracer.small(self._shapes[name]), device="meta")
+        return torch.empty(self._small(self._shapes[name]), device="meta")
 
 
 def _by_pattern(converters: Iterable[Any]) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from hubtools.checkpoint.names import Part
 
@@ -21,18 +21,47 @@ _LARGEST = 1 << 24  # elements of all stand-ins of one group: 128 MB
 _SMALLEST = 4  # rows and columns: operations that halve or interleave need some
 
 
-class Tracer:
-    """Stand-ins of one group of tensors that are converted together, all to the same scale.
+Run = Callable[[Mapping[str, "torch.Tensor"], Callable[[Shape], Shape]], Mapping[str, Any]]
+
+
+def follow(
+    sources: Mapping[str, Shape], results: Mapping[str, Shape], run: Run
+) -> dict[str, tuple[Part, ...]]:
+    """What each result is made of.
+
+    The operations run twice at different scales and must tell the same: one that reorders single
+    rows may by chance look like a copy at one scale, and never at two.
+
+    Args:
+        sources: stored tensors that go in, with their true shapes.
+        results: parameters that come out, with their true shapes.
+        run: the operations: takes stand-ins by name and what turns a true shape into theirs;
+            returns what comes out, by name.
+
+    Raises:
+        ValueError: a result is not made of whole rows (or columns) of the sources.
+    """
+    coarse = _common_factor([*sources.values(), *results.values()])
+    told = []
+    for scale in {coarse, coarse // _first_prime(coarse)}:
+        tracer = _Tracer(scale)
+        stand_ins = {name: tracer.stand_in(name, shape) for name, shape in sources.items()}
+        outputs = run(stand_ins, tracer.small)
+        told.append({name: tracer.parts(found, results[name]) for name, found in outputs.items()})
+    if told[0] != told[-1]:
+        raise ValueError("its rows are mixed from several stored rows")
+    return told[0]
+
+
+class _Tracer:
+    """Stand-ins of tensors that are converted together, all to one scale.
 
     Rows and columns are divided by a common factor, so that sums and halves of them stay sums and
     halves; pages (the first of three dimensions) are not.
-
-    Args:
-        shapes: of everything that goes in or comes out.
     """
 
-    def __init__(self, shapes: Iterable[Shape]) -> None:
-        self._scale = _common_factor(list(shapes))
+    def __init__(self, scale: int) -> None:
+        self._scale = scale
         self._names: list[str] = []
         self._stand_ins: list[torch.Tensor] = []
         self._starts: list[int] = [0]
@@ -43,11 +72,7 @@ class Tracer:
         return (*shape[:kept], *(-(-size // self._scale) for size in shape[kept:]))
 
     def stand_in(self, name: str, shape: Shape) -> torch.Tensor:
-        """The stand-in of a stored tensor (int64).
-
-        Raises:
-            ValueError: the group is too large to be followed.
-        """
+        """The stand-in of a stored tensor (int64)."""
         import torch
 
         start, small = self._starts[-1], self.small(shape)
@@ -60,15 +85,7 @@ class Tracer:
         return tensor
 
     def parts(self, result: torch.Tensor, shape: Shape) -> tuple[Part, ...]:
-        """Read a parameter: which stored tensors it is made of.
-
-        Args:
-            result: what the operations made of the stand-ins.
-            shape: its true shape.
-
-        Raises:
-            ValueError: it is not made of whole rows (or columns) of the stored tensors.
-        """
+        """Read what came out for a parameter of this true shape."""
         if tuple(result.shape) != self.small(shape):
             raise ValueError(f"the stored tensors do not add up to {list(shape)}")
         pages = _pages(result)
@@ -126,11 +143,15 @@ def _pages(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.reshape(1, tensor.shape[0] if tensor.dim() else 1, -1)
 
 
+def _first_prime(number: int) -> int:
+    return next((n for n in range(2, number + 1) if number % n == 0), 1)
+
+
 def _common_factor(shapes: list[Shape]) -> int:
     if any(len(shape) > 3 for shape in shapes):
         return 1
     sizes = [size for shape in shapes for size in shape[1 if len(shape) == 3 else 0 :] if size > 1]
     factor = math.gcd(*sizes) if all(sizes) and sizes else 1
     while factor > 1 and min(sizes) // factor < _SMALLEST:
-        factor //= next(n for n in range(2, factor + 1) if factor % n == 0)
+        factor //= _first_prime(factor)
     return factor

@@ -1,0 +1,101 @@
+"""Models whose names cannot be told: an error that says so, and no code of theirs that runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from zoo import Zoo
+
+from hubtools.checkpoint.names import name_map
+from hubtools.checkpoint.names_model import build
+from hubtools.errors import CheckError, EnvironmentFailure
+
+
+@pytest.fixture
+def changed(zoo: Zoo, tmp_path: Path) -> Any:
+    """A copy of a base with other fields in config.json."""
+
+    def change(**fields: Any) -> Path:
+        base = tmp_path / "base"
+        shutil.copytree(zoo.base("llama"), base)
+        config = {**json.loads((base / "config.json").read_bytes()), **fields}
+        kept = {name: value for name, value in config.items() if value is not None}
+        (base / "config.json").write_text(json.dumps(kept))
+        return base
+
+    return change
+
+
+def refusal(base: Path) -> CheckError:
+    with pytest.raises(CheckError) as caught:
+        build(base)
+    assert caught.value.where.startswith(str(base / "config.json"))
+    assert "nothing was written." in " ".join(caught.value.detail).lower()
+    assert caught.value.next
+    return caught.value
+
+
+def test_a_model_type_of_tomorrow(changed: Any) -> None:
+    error = refusal(changed(model_type="llama99", architectures=["Llama99ForCausalLM"]))
+    assert error.id == "HT160"
+    assert "llama99" in error.detail[0]
+
+
+def test_a_class_of_tomorrow(changed: Any) -> None:
+    assert refusal(changed(architectures=["LlamaForTimeTravel"])).id == "HT160"
+
+
+def test_code_of_its_own_is_not_run(changed: Any) -> None:
+    base = changed(
+        model_type="mine",
+        architectures=["Mine"],
+        auto_map={"AutoConfig": "code.MineConfig", "AutoModelForCausalLM": "code.Mine"},
+    )
+    (base / "code.py").write_text(f"open({str(base / 'ran')!r}, 'w')\n")
+    assert refusal(base).id == "HT161"
+    assert not (base / "ran").exists()
+
+
+def test_code_of_its_own_beside_a_known_type(changed: Any) -> None:
+    """The class in transformers is taken, and the code is not run."""
+    base = changed(auto_map={"AutoModelForCausalLM": "code.Mine"})
+    (base / "code.py").write_text(f"open({str(base / 'ran')!r}, 'w')\n")
+    assert type(build(base)).__name__ == "LlamaForCausalLM"
+    assert not (base / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"hidden_size": "many"}, {"num_attention_heads": 0}, {"vocab_size": -3}],
+    ids=str,
+)
+def test_a_configuration_of_no_model(changed: Any, fields: dict[str, Any]) -> None:
+    assert refusal(changed(**fields)).id == "HT162"
+
+
+def test_no_architecture_named(changed: Any) -> None:
+    assert type(build(changed(architectures=None))).__name__ == "LlamaForCausalLM"
+
+
+def test_no_configuration(tmp_path: Path) -> None:
+    with pytest.raises(CheckError) as caught:
+        build(tmp_path)
+    assert caught.value.id == "HT106"
+
+
+def test_the_error_of_the_child_arrives(changed: Any, tmp_path: Path) -> None:
+    base = changed(model_type="llama99")
+    with pytest.raises(CheckError) as caught:
+        name_map(base, [], tmp_path / "log")
+    assert caught.value.id == "HT160"
+
+
+def test_a_child_that_dies(zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
+    with pytest.raises(EnvironmentFailure) as caught:
+        name_map(zoo.base("llama"), [], tmp_path / "log")
+    assert caught.value.id == "HT904"
