@@ -77,8 +77,7 @@ class _Application:
                 for draft in self._drafts(weight, sharing.of_low_rank):
                     add_linear(draft, module, parts, self._adapter, self._places)
             if "bias" in parts:
-                for draft in self._drafts(f"{module}.bias", lambda name: [name]):
-                    add_bias(draft, module, parts["bias"], self._adapter)
+                self._add_bias(module, parts["bias"])
         self._add_by_names()
 
     def _drafts(self, name: str, shared: Callable[[str], list[str]]) -> list[Draft]:
@@ -107,6 +106,19 @@ class _Application:
             low_rank=stored(low_rank),
             tokens=stored(tokens),
         )
+
+    def _add_bias(self, module: str, bias: Stored) -> None:
+        name = f"{module}.bias"
+        stored = self._places.find(name, self._adapter)
+        if stored is None:
+            raise refuse(
+                "HT143",
+                f"{module} was trained with lora_bias, but this base has no {name}",
+                self._adapter.config.path,
+                'publish it unmerged: kind = "adapter" in family.toml',
+                "PEFT cannot merge it either.",
+            )
+        add_bias(self._sketch.drafts[stored], module, bias, self._adapter)
 
     def _lay_beneath(self) -> None:
         # A base matrix saved under a trained part was the one tensor of a tied pair.

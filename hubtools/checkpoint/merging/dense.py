@@ -43,10 +43,8 @@ def scaling_of(adapter: Adapter, module: str, rank: int, *shapes: Stored) -> flo
     """
     config = adapter.config
     if config.rank_of(module) != rank:
-        found = ", ".join(
-            f"{s.entry.name.rpartition('.lora_')[2]} {list(s.entry.shape)}" for s in shapes
-        )
-        what = f"{module}: rank {config.rank_of(module)} by adapter_config.json, lora_{found}"
+        found = ", ".join(f"{_part_name(s)} {list(s.entry.shape)}" for s in shapes)
+        what = f"{module}: rank {config.rank_of(module)} by adapter_config.json, {found}"
         raise incomplete(config.path, what)
     scaling = config.scaling_of(module)
     if scaling == 0:
@@ -152,6 +150,10 @@ def token_rows(adapter: Adapter, module: str) -> tuple[int, ...]:
     if not isinstance(stated, list) or not all(type(row) is int for row in stated):
         return ()
     return tuple(stated)
+
+
+def _part_name(stored: Stored) -> str:
+    return "lora_" + stored.entry.name.rpartition(".lora_")[2].removesuffix(".weight")
 
 
 def _transposed(draft: Draft, shape: tuple[int, int], places: Places) -> bool | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from hubtools.checkpoint.adapter import Adapter
-from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of, module_of
+from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of
 from hubtools.checkpoint.merging.recipe import Stored
 
 # PEFT's task → the suffix of the class in transformers.
@@ -16,6 +17,8 @@ _CLASSES = {
 }
 _HEADS = ("score", "classifier", "qa_outputs")
 
+_OTHER_HEAD = re.compile(r"(For[A-Z]\w*|LMHeadModel|Model)$")
+
 
 def adopt_head(sketch: Sketch, adapter: Adapter, name: str, values: Stored) -> bool:
     """Add a trained head to the result and let config.json name the class that has it.
@@ -23,15 +26,14 @@ def adopt_head(sketch: Sketch, adapter: Adapter, name: str, values: Stored) -> b
     Returns:
         whether `name` is part of such a head.
     """
-    suffix = _CLASSES.get(str(adapter.config.fields.get("task_type")))
     named = sketch.config.get("architectures")
-    head = module_of(name).partition(".")[0]
-    if suffix is None or head not in _HEADS or not isinstance(named, list) or not named:
+    if not is_head(adapter, name) or not isinstance(named, list) or not named:
         return False
+    suffix = _CLASSES[adapter.config.fields["task_type"]]
     last = next(reversed(sketch.drafts.values())).file
     main = next(iter(sketch.drafts.values())).dtype
     sketch.drafts[name] = Draft(name, last, values, None, main, kind=kind_of(name))
-    architecture = str(named[0]).partition("For")[0] + suffix
+    architecture = _OTHER_HEAD.sub("", str(named[0])) + suffix
     sketch.edits["architectures"] = [architecture]
     labels = values.entry.shape[0]
     known = sketch.config.get("id2label")
@@ -42,6 +44,12 @@ def adopt_head(sketch: Sketch, adapter: Adapter, name: str, values: Stored) -> b
     _drop_output(sketch)
     sketch.note(f"{name} is new: the result is a {architecture}")
     return True
+
+
+def is_head(adapter: Adapter, name: str) -> bool:
+    """Whether a parameter belongs to the head that an adapter's task asks for."""
+    known = str(adapter.config.fields.get("task_type")) in _CLASSES
+    return known and name.partition(".")[0] in _HEADS
 
 
 def _drop_output(sketch: Sketch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.merging.drafts import Sketch, module_of
 from hubtools.checkpoint.merging.experts import through_names
+from hubtools.checkpoint.merging.heads import is_head
 from hubtools.checkpoint.merging.tensors import AdapterTensors
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary, may_be_tied
 
@@ -23,7 +24,7 @@ def needs_names(sketch: Sketch, adapter: Adapter, tensors: AdapterTensors) -> bo
         return True
     names = [*tensors.whole, *tensors.beneath, *(f"{module}.weight" for module in tensors.modules)]
     names += [f"{module}.bias" for module, parts in tensors.modules.items() if "bias" in parts]
-    if any(name not in stored for name in names):
+    if any(name not in stored and not is_head(adapter, name) for name in names):
         return True
     if any(is_vocabulary(name) for name in names) and may_be_tied(sketch):
         return True

@@ -123,7 +123,7 @@ def plan_merge(
     """
     options = options or MergeOptions()
     if isinstance(adapters, Path):
-        adapters = [open_adapter(adapters, adapters / ".hubtools")]
+        adapters = [open_adapter(adapters, Path(tempfile.mkdtemp()))]
     draft = base_sketch(base)
     for adapter in adapters:
         require_streamable(adapter, base, base_is_residual=options.base_is_residual)

@@ -92,8 +92,9 @@ class Sharing:
         return group if name == group[0] else []
 
     def _ensured_group(self, name: str, present: Set[str]) -> list[str]:
+        # PEFT ties what it knows by name, and then saves the one set of values under both.
         group = self._sketch.group(name)
-        if not self._ensured or group[0] not in present:
+        if not self._ensured or not all(member in present for member in group):
             return [name]
         return group if name == group[0] else []
 
