@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from hubtools.checkpoint.carry import belongs
 
 FILE_LIMIT = 20_000
+_OURS = ("README.md", ".gitattributes")  # the Hub makes the second one itself
 # First match wins; a pattern with a slash is held against the whole name.
 _FOREIGN = (
     ("version control", (".git/*", "*/.git/*", ".gitattributes", ".gitignore")),
@@ -62,21 +63,21 @@ def list_files(path: Path) -> tuple[dict[str, int], bool]:
 
 
 def foreign_files(
-    files: Mapping[str, int], kind: str, inside: Iterable[str] = ()
+    files: Mapping[str, int], kind: str, own: Collection[str] = (), inside: Iterable[str] = ()
 ) -> tuple[Foreign, ...]:
     """What of `files` is not part of a published checkpoint, by sort.
 
     Args:
         files: name → bytes.
         kind: `adapter`, or anything else for a model.
+        own: names that belong to it all the same, as its weights do in whatever form.
         inside: folders that are checkpoints of their own; what they hold is theirs.
     """
     sorts: dict[str, list[str]] = {}
     others = tuple(f"{folder}/" for folder in inside)
     for name in files:
-        if name.startswith(others):
-            continue
-        if name != "README.md" and not name.startswith(".hubtools/") and not belongs(name, kind):
+        ours = name in own or name in _OURS or name.startswith((*others, ".hubtools/"))
+        if not ours and not belongs(name, kind):
             sorts.setdefault(_sort(name), []).append(name)
     return tuple(
         Foreign(what, len(names), sum(files[name] for name in names), names[0])

@@ -18,7 +18,7 @@ _HOME = re.compile(
     r"|/root/" + _REST + r"|[A-Za-z]:[\\/]{1,4}Users[\\/]{1,4}(?P<windows>[\w.@-]+)[^\s\"'`<>|;,]*)"
 )
 _LOCAL = re.compile(
-    r"(?<![\w./~:-])/(?:mnt|scratch\w*|gpfs\w*|lustre\w*|nfs\w*|fsx\w*|cpfs\w*|cephfs|workspaces?"
+    r"(?<![\w./~:-])/(?:mnt|scratch[\w-]*|gpfs\w*|lustre\w*|nfs\w*|fsx\w*|cpfs\w*|cephfs|workspaces?"
     r"|data\d*|datasets?|storage|projects?|shared|tmp|var|work\w*|raid\w*|nvme\w*|ssd\w*|local|opt"
     r"|srv|volumes?|Volumes|content|kaggle|dbfs|ibex|vast|ceph|hpc|netscratch|private)/[\w.@+-]"
     + _REST
@@ -32,13 +32,15 @@ _INTERNAL = re.compile(
     r"\b(?=[a-z0-9.-]{0,80}[\d-])[a-z0-9][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){0,6}"
     r"\.(?:local|lan|internal|intranet|corp|cluster)\b"
     r"|\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}\b"
-    r"|(?<![\d.])(?:10|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2,3}(?![\d.])"
+    r"|(?<![\d.])(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2}(?!\.?\d)"
 )
 _RUN = re.compile(
     r"\bwandb\.ai/[\w.-]+/[\w.-]+/runs/\w+|\b(?:offline-)?run-\d{8}_\d{6}-[a-z0-9]{8}\b"
     r"|\b(?:app\.neptune\.ai|www\.comet\.com|dagshub\.com)/[\w.-]+/[\w./-]+"
 )
-_EMAIL = re.compile(r"(?<![\w.+/:@-])[\w.+-]+@(?P<domain>[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})\b")
+_EMAIL = re.compile(
+    r"(?<![\w.+/:@-])(?!git@)[\w.+-]+@(?P<domain>[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})\b"
+)
 _FIELDS: tuple[tuple[LeakKind, re.Pattern[str]], ...] = (
     ("host name", re.compile(r"(?i)/(?:host|host_?name|node_?name|machine)$")),
     ("run id", re.compile(r"(?i)/(?:wandb_(?:run_)?id|run_id|run_uuid|mlflow_run_id|trial_id)$")),

@@ -12,6 +12,7 @@ from typing import Any
 
 from hubtools.checkpoint import adapter as adapters
 from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
+from hubtools.checkpoint.carry import belongs
 from hubtools.checkpoint.contents import custom_code, foreign_files, list_files
 from hubtools.checkpoint.describe import Description
 from hubtools.checkpoint.disclosed import Scan, find_leaks
@@ -100,7 +101,7 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
         parameters=_parameters(found, config),
         files=len(files),
         bytes=sum(files.values()),
-        foreign=foreign_files(files, kind, [one.name for one in below]),
+        foreign=foreign_files(files, kind, _own(found, config_folder), [one.name for one in below]),
         code=tuple(code),
         tokenizer=tuple(name for name in _VOCABULARIES if (config_folder / name).is_file()),
         chat_template=_has_template(config_folder),
@@ -169,6 +170,20 @@ def _trainer(root: Path, files: Mapping[str, int], findings: list[Finding]) -> A
     except CheckError as error:
         findings.append(as_finding(error))
         return None
+
+
+def _own(found: Found, config_folder: Path) -> set[str]:
+    """Names of the weights in whatever form, and of what lies beside a trainer's shards."""
+    names = set(_weights(found))
+    if found.shards is not None:
+        names.add((found.shards.folder / ".metadata").relative_to(found.root).as_posix())
+        beside = config_folder.relative_to(found.root).as_posix()
+        names |= {
+            name
+            for name in found.files
+            if name.rpartition("/")[0] == beside and belongs(name.rpartition("/")[2], "full")
+        }
+    return names
 
 
 def _weights(found: Found) -> dict[str, int]:
