@@ -114,7 +114,7 @@ def parse_gguf(path: Path, stream: IO[bytes], size: int) -> GgufInfo:
         raise ValueError(f"{tensors} tensors and {pairs} values")
     fields = {reader.text(): reader.value(reader.number("I")) for _ in range(pairs)}
     dtypes: dict[str, tuple[int, int]] = {}
-    end = 0
+    places: list[tuple[int, int, str]] = []
     names: Counter[str] = Counter()
     for _ in range(tensors):
         name = reader.text()
@@ -123,9 +123,9 @@ def parse_gguf(path: Path, stream: IO[bytes], size: int) -> GgufInfo:
         kind, offset = reader.number("I"), reader.number("Q")
         elements = math.prod(shape)
         label, block, block_bytes = _TYPES.get(kind, (f"type {kind}", 0, 0))
-        if block and elements % block:
-            raise ValueError(f"{name}: {elements} elements in blocks of {block}")
-        end = max(end, offset + (elements // block * block_bytes if block else 0))
+        if block and shape and shape[0] % block:
+            raise ValueError(f"{name}: rows of {shape[0]} elements in blocks of {block}")
+        places.append((offset, offset + (elements // block * block_bytes if block else 0), name))
         count, total = dtypes.get(label, (0, 0))
         dtypes[label] = (count + 1, total + elements)
     twin = next((name for name, count in names.items() if count > 1), None)
@@ -134,6 +134,11 @@ def parse_gguf(path: Path, stream: IO[bytes], size: int) -> GgufInfo:
     alignment = fields.get("general.alignment", _ALIGNMENT)
     if type(alignment) is not int or alignment < 1:
         raise ValueError(f"alignment {alignment!r}")
+    end = 0
+    for begin, stop, name in sorted(places):
+        if begin < end:
+            raise ValueError(f"{name} begins at byte {begin} of the data, inside another tensor")
+        end = stop
     start = -(-reader.position // alignment) * alignment
     if tensors and start + end > size:
         raise ValueError(f"tensors end at byte {start + end}, the file at {size}")
