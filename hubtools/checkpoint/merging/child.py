@@ -12,6 +12,7 @@ from hubtools.checkpoint.merging.engine import Engine
 from hubtools.checkpoint.merging.inputs import require_unchanged
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
+from hubtools.checkpoint.merging.peft_engine import plan_of_raw
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
 from hubtools.checkpoint.merging.product import gemm_of
 from hubtools.checkpoint.merging.recipe import Stored
@@ -34,13 +35,14 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """Do the job that `merge.merge` describes; its result is that function's result."""
     folder = Path(job["work"])
     plan = _planned(job, folder)
-    require_unchanged(plan, job["stamps"])
+    require_unchanged(plan.adapters, plan.weights, job["stamps"])
     written = _write_weights(plan, folder, job, progress)
     sums = {name: some for file in written.values() for name, some in file.sums.items()}
     _require_change(plan, sums)
-    require_unchanged(plan, job["stamps"])
+    require_unchanged(plan.adapters, plan.weights, job["stamps"])
     files = {name: {"sha256": w.sha256, "size": w.size} for name, w in written.items()}
     small = plan.small_files()
+    by = "peft" if plan.merged_by == "peft" else plan.engine
     contents = {name: file.data for name, file in small.items()}
     if plan.layout.index is not None:
         contents[INDEX] = plan.layout.index_bytes or _json(plan.layout.index)
@@ -53,7 +55,7 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         "weights": {name: w.sha256 for name, w in written.items()},
         "report": {
             **plan.to_json(),
-            **merge_report(plan.layout, sums, _home(plan), plan.engine),
+            **merge_report(plan.layout, sums, _home(plan), by),
             "adapters": [{"weights": sha256_file(a.weights)} for a in plan.adapters],
             "carried": {name: file.side for name, file in small.items()},
         },
@@ -63,6 +65,8 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
 def _planned(job: Mapping[str, Any], folder: Path) -> MergePlan:
     adapters = [open_adapter(Path(path), folder / CONVERTED) for path in job["adapters"]]
     options = MergeOptions.from_json(job["options"])
+    if job["raw"] is not None:
+        return plan_of_raw(adapters, Path(job["base"]), options, Path(job["raw"]))
     names = None if job["names"] is None else NameMap.from_json(job["names"])
     return plan_merge(adapters, Path(job["base"]), options, names)
 

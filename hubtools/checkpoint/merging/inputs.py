@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.adapter import CONFIG, PICKLE
-from hubtools.checkpoint.merging.plan import MergePlan
+from hubtools.checkpoint.adapter import CONFIG, PICKLE, Adapter
+from hubtools.checkpoint.carry import small_files
+from hubtools.checkpoint.merging.options import MergeOptions
+from hubtools.checkpoint.shards import INDEX, Weights
 from hubtools.digests import sha256_bytes, sha256_file, sha256_json
 from hubtools.errors import EnvironmentFailure
 
 ENGINE_VERSION = 2
 
 
-def weight_stamps(plan: MergePlan) -> list[list[Any]]:
-    """Place, inode, size and time of every weight file that is read."""
-    files = [header.path for header in plan.weights.headers.values()]
-    for adapter in plan.adapters:
+def weight_stamps(adapters: Sequence[Adapter], weights: Weights) -> list[list[Any]]:
+    """Place, inode, size and time of every weight file that is read; `weights` are the base's."""
+    files = [header.path for header in weights.headers.values()]
+    for adapter in adapters:
         own = adapter.weights.parent == adapter.path
         files.append(adapter.weights if own else adapter.path / PICKLE)
     stamps = []
@@ -25,28 +29,37 @@ def weight_stamps(plan: MergePlan) -> list[list[Any]]:
     return stamps
 
 
-def identity(plan: MergePlan) -> str:
+def identity(
+    adapters: Sequence[Adapter],
+    base: Path,
+    weights: Weights,
+    options: MergeOptions,
+    engine: Sequence[str],
+) -> str:
     """One name for inputs and arithmetic; weights count by their stamps, small files by content."""
-    small = {name: sha256_bytes(file.data) for name, file in plan.small_files().items()}
-    index = plan.layout.index_bytes
+    folders = [folder for a in adapters for folder in dict.fromkeys((a.named, a.path))]
+    small = {name: file.data for name, file in small_files(folders, base, {}).items()}
+    index = base / INDEX
     return sha256_json({
         "version": ENGINE_VERSION,
-        "engine": plan.engine,
-        "options": plan.options.to_json(),
-        "small": small,
-        "index": sha256_bytes(index) if index is not None else "",
-        "configs": [sha256_file(adapter.path / CONFIG) for adapter in plan.adapters],
-        "weights": weight_stamps(plan),
+        "engine": list(engine),
+        "options": options.to_json(),
+        "small": {name: sha256_bytes(data) for name, data in small.items()},
+        "index": sha256_file(index) if weights.index is not None else "",
+        "configs": [sha256_file(adapter.path / CONFIG) for adapter in adapters],
+        "weights": weight_stamps(adapters, weights),
     })  # fmt: skip
 
 
-def require_unchanged(plan: MergePlan, stamps: list[list[Any]]) -> None:
+def require_unchanged(
+    adapters: Sequence[Adapter], weights: Weights, stamps: list[list[Any]]
+) -> None:
     """Refuse a result made from files that changed since `stamps` were taken.
 
     Raises:
         EnvironmentFailure: HT155, naming the first such file.
     """
-    for before, now in zip(stamps, weight_stamps(plan), strict=True):
+    for before, now in zip(stamps, weight_stamps(adapters, weights), strict=True):
         if before != now:
             raise EnvironmentFailure(
                 "HT155",

@@ -11,15 +11,25 @@ import json
 import shlex
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter, open_adapter
 from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
 from hubtools.checkpoint.merging.inputs import identity, weight_stamps
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
+from hubtools.checkpoint.merging.peft_engine import (
+    PeftPlan,
+    merge_with_peft,
+    plan_of_raw,
+    plan_peft,
+)
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
+from hubtools.checkpoint.shards import read_weights
 from hubtools.children import run_child
 from hubtools.digests import sha256_file
 from hubtools.errors import EnvironmentFailure, UsageError
@@ -36,6 +46,7 @@ def merge(
     out: Path,
     *,
     options: MergeOptions | None = None,
+    engine: Literal["stream", "peft"] = "stream",
     log: Path,
     progress: Progress = silent,
 ) -> dict[str, Any]:
@@ -46,6 +57,7 @@ def merge(
         base: directory of the model they were trained on.
         out: new directory; one that this very job already made is checked and used again.
         options: default: none chosen.
+        engine: `peft` lets PEFT compute what changes, in memory; writing is the same.
         log: where the child process tells its story.
         progress: bytes written so far.
 
@@ -54,8 +66,8 @@ def merge(
         (see `report.merge_report`, with the plan, adapter digests and the origin of each file).
 
     Raises:
-        CheckError: as `open_adapter` and `plan_merge`; HT116 nothing changed, HT117 when a merged
-            value is not finite.
+        CheckError: as `open_adapter`, `plan_merge` and `plan_peft`; HT116 nothing changed, HT117
+            when a merged value is not finite.
         UsageError: HT120 when `out` holds something else.
         EnvironmentFailure: HT118/HT155 an input changed, HT901/HT902 disk full, HT903 in use,
             HT904 the child died.
@@ -65,44 +77,121 @@ def merge(
         work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise disk_error(error, work) from error
+    paths = [adapters] if isinstance(adapters, Path) else adapters
     with locked(work / "lock", str(out)):
-        paths = [adapters] if isinstance(adapters, Path) else adapters
-        opened = [open_adapter(path, work / _CONVERTED) for path in paths]
         try:
-            return _merged(opened, base, out, work, options or MergeOptions(), log, progress)
+            opened = [open_adapter(path, work / _CONVERTED) for path in paths]
+            job = _Merge(opened, base, out, work, options or MergeOptions(), log, progress)
+            return job.run(engine)
         finally:
-            if out.exists() or not (work / _JOURNAL).exists():
+            if not (work / _JOURNAL).exists():
                 shutil.rmtree(work / _CONVERTED, ignore_errors=True)
 
 
-def _merged(
-    adapters: Sequence[Adapter],
-    base: Path,
-    out: Path,
-    work: Path,
-    options: MergeOptions,
-    log: Path,
-    progress: Progress,
-) -> dict[str, Any]:
-    plan = plan_merge(adapters, base, options, log=log)
-    job = identity(plan)
-    if out.exists():
-        return _reuse(out, work / _RECORD, job)
-    kept = _clear(work, job)
-    ensure_space(work, plan.layout.bytes - kept + _MARGIN, f"the merged model {out.name}")
-    result = _run(plan, job, work, out, log, progress)
-    write_json(work / _RECORD, {"job": job, "result": result})
-    try:
-        (work / _FILES).rename(out)
-        sync_directory(out.absolute().parent)
-        (work / _JOURNAL).unlink(missing_ok=True)
-    except OSError as error:
-        raise disk_error(error, out) from error
-    return result
+@dataclass(frozen=True, slots=True)
+class _Merge:
+    """One merge, its lock held; arguments as for `merge`."""
+
+    adapters: list[Adapter]
+    base: Path
+    out: Path
+    work: Path
+    options: MergeOptions
+    log: Path
+    progress: Progress
+
+    def run(self, engine: str) -> dict[str, Any]:
+        """The result of `merge`."""
+        plan: MergePlan | PeftPlan
+        if engine == "peft":
+            plan = plan_peft(self.adapters, self.base, self.options)
+            weights, by = read_weights(self.base), ["peft", *_versions()]
+        else:
+            plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
+            weights, by = plan.weights, [plan.engine]
+        job = identity(self.adapters, self.base, weights, self.options, by)
+        if self.out.exists():
+            return _reuse(self.out, self.work / _RECORD, job)
+        stamps = weight_stamps(self.adapters, weights)
+        kept = _clear(self.work, job)
+        try:
+            result = self._made(plan, job, stamps, kept)
+        except BaseException as error:
+            again = isinstance(error, EnvironmentFailure | KeyboardInterrupt)
+            changed = isinstance(error, EnvironmentFailure) and error.id in ("HT118", "HT155")
+            _abandon(self.work, job if again and not changed else "")
+            raise
+        self._publish(job, result)
+        return result
+
+    def _made(
+        self, plan: MergePlan | PeftPlan, job: str, stamps: list[list[Any]], kept: int
+    ) -> dict[str, Any]:
+        """The child's result; `kept` bytes are there already."""
+        what = f"the merged model {self.out.name}"
+        if isinstance(plan, MergePlan):
+            ensure_space(self.work, plan.layout.bytes - kept + _MARGIN, what)
+            return self._written(plan, None, job, stamps)
+        raw = self.work / f"raw-{job[:16]}"
+        copies = 1 if raw.exists() else 2
+        ensure_space(self.work, copies * plan.bytes - kept + _MARGIN, what)
+        merge_with_peft(plan, raw, log=self.log, progress=self.progress)
+        told = plan_of_raw(self.adapters, self.base, self.options, raw)
+        return self._written(told, raw, job, stamps)
+
+    def _written(
+        self, plan: MergePlan, raw: Path | None, job: str, stamps: list[list[Any]]
+    ) -> dict[str, Any]:
+        one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+        return run_child(
+            "hubtools.checkpoint.merging.child",
+            {
+                "adapters": [str(adapter.named.absolute()) for adapter in self.adapters],
+                "base": str(self.base.absolute()),
+                "options": self.options.to_json(),
+                "names": None if plan.names is None else plan.names.to_json(),
+                "raw": None if raw is None else str(raw),
+                "stamps": stamps,
+                "bytes": plan.layout.bytes,
+                "job": job,
+                "work": str(self.work),
+                "label": f"merge {self.out.name}",
+            },
+            log=self.log,
+            what=f"merge into {self.out}",
+            progress=self.progress,
+            env=dict.fromkeys(one_thread, "1"),
+        )
+
+    def _publish(self, job: str, result: dict[str, Any]) -> None:
+        write_json(self.work / _RECORD, {"job": job, "result": result})
+        try:
+            (self.work / _FILES).rename(self.out)
+            sync_directory(self.out.absolute().parent)
+            (self.work / _JOURNAL).unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(error, self.out) from error
+        _remove_raw(self.work, "")
+
+
+def _versions() -> list[str]:
+    found = []
+    for name in ("peft", "torch", "transformers"):
+        with suppress(PackageNotFoundError):  # its absence is told when PEFT is started
+            found.append(f"{name} {version(name)}")
+    return found
+
+
+def _remove_raw(work: Path, job: str) -> None:
+    """Remove what PEFT saved for other jobs."""
+    for folder in work.glob("raw-*"):
+        if folder.name != f"raw-{job[:16]}":
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _clear(work: Path, job: str) -> int:
     """Remove what an unfinished run of another job left, and half files; returns bytes kept."""
+    _remove_raw(work, job)
     new = work / _FILES
     names = Journal(work / _JOURNAL, job).names
     if not names:
@@ -116,38 +205,6 @@ def _clear(work: Path, job: str) -> int:
         return sum(file.stat().st_size for file in new.iterdir())
     except OSError as error:
         raise disk_error(error, new) from error
-
-
-def _run(
-    plan: MergePlan, job: str, work: Path, out: Path, log: Path, progress: Progress
-) -> dict[str, Any]:
-    one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-    try:
-        return run_child(
-            "hubtools.checkpoint.merging.child",
-            {
-                "adapters": [str(adapter.path.absolute()) for adapter in plan.adapters],
-                "base": str(plan.base.absolute()),
-                "options": plan.options.to_json(),
-                "names": None if plan.names is None else plan.names.to_json(),
-                "stamps": weight_stamps(plan),
-                "bytes": plan.layout.bytes,
-                "job": job,
-                "work": str(work),
-                "label": f"merge {out.name}",
-            },
-            log=log,
-            what=f"merge into {out}",
-            progress=progress,
-            env=dict.fromkeys(one_thread, "1"),
-        )
-    except (EnvironmentFailure, KeyboardInterrupt) as error:
-        changed = isinstance(error, EnvironmentFailure) and error.id in ("HT118", "HT155")
-        _abandon(work, "" if changed else job)
-        raise
-    except BaseException:
-        _abandon(work, "")
-        raise
 
 
 def _abandon(work: Path, job: str) -> None:

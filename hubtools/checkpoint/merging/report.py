@@ -21,7 +21,14 @@ DORA = "DoRA: rows scaled to their magnitudes in float32, rounded once"
 BIAS = "biases added in float32, rounded once"
 ROWS = "token rows replaced by trained ones"
 WHOLE = "tensors replaced by trained ones"
+PEFT = "computed by PEFT"
 CAST = "cast to another dtype, rounded once"
+
+_LIBRARIES = {
+    "numpy": ("numpy",),
+    "torch": ("numpy", "torch"),
+    "peft": ("numpy", "peft", "torch", "transformers"),
+}
 
 
 def merge_report(
@@ -33,7 +40,7 @@ def merge_report(
         layout: what was written.
         sums: output tensor name → what happened to it.
         home: the base's files.
-        engine: `numpy` or `torch`.
+        engine: who computed it: `numpy`, `torch` or `peft`.
     """
     changed = [o for o in layout.outputs() if o.name in sums and _has_recipe(o, home)]
     total = Sums()
@@ -44,12 +51,12 @@ def merge_report(
         kinds[output.kind] = count + 1, of_kind
         total.add(sums[output.name])
     return {
-        "arithmetic": "; ".join(_classes(layout.outputs(), home)),
+        "arithmetic": PEFT if engine == "peft" else "; ".join(_classes(layout.outputs(), home)),
         "changed_elements": total.elements,
         "moved_elements": total.moved,
         "finite": True,
         "kinds": {kind: _of_kind(*kinds[kind]) for kind in sorted(kinds)},
-        "versions": {name: version(name) for name in sorted({"numpy", engine})},
+        "versions": {name: version(name) for name in _LIBRARIES[engine]},
     }
 
 
