@@ -15,7 +15,7 @@ from hubtools.checkpoint.describe import Inside, Kind
 from hubtools.checkpoint.kinds import TrainerShards, named_step, trainer_shards
 from hubtools.checkpoint.quantised import Quantisation
 from hubtools.checkpoint.shards import INDEX, SINGLE
-from hubtools.checkpoint.stored import Stored
+from hubtools.checkpoint.stored import SHARD, Stored
 
 _PICKLED = re.compile(r"(?:pytorch_model.*|adapter_model|model)\.bin|consolidated.*\.pth|model\.pt")
 _FRONT = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
@@ -49,20 +49,22 @@ def decide(found: Found) -> tuple[Kind, str]:
     """What it is, and the files or fields that say so."""
     if found.adapter is not None:
         return "adapter", adapters.CONFIG
-    if "config.json" in found.files and (SINGLE in found.files or INDEX in found.files):
+    weights = [n for n in found.files if "/" not in n and n.endswith(".safetensors")]
+    shards = [name for name in weights if SHARD.fullmatch(name)]
+    model = next((name for name in (SINGLE, INDEX, *shards) if name in found.files), "")
+    if "config.json" in found.files and model:
         if found.quantisation is not None:
             return "quantised", found.quantisation.source
         record = _merge_record(found.root, found.files)
         if record:
             return "merged", record
-        return "full", f"config.json and {SINGLE if SINGLE in found.files else INDEX}"
+        return "full", f"config.json and {model}"
     if found.shards is not None:
         first = next(iter(found.shards.files), ".metadata")
         return found.shards.kind, (found.shards.folder / first).relative_to(found.root).as_posix()
     if found.stored.ggufs or any(name.endswith(".gguf") for name in found.files):
         return "gguf", next(name for name in found.files if name.endswith(".gguf"))
     pickles = pickled_weights(found.files)
-    weights = [n for n in found.files if "/" not in n and n.endswith(".safetensors")]
     if "config.json" in found.files and pickles and not weights:
         return "pickle", f"config.json and {pickles[0]}"
     if weights or pickles:

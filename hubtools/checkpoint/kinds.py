@@ -15,7 +15,7 @@ _DCP = re.compile(r"__(\d+)_\d+\.distcp")
 _ZERO = re.compile(r"(?:\w+_)?zero_pp_rank_(\d+)_mp_rank_\d+_(?:model|optim)_states\.pt")
 _DEEPSPEED = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 _STEP = re.compile(r"(?:global_step_?|checkpoint-|step[-_]|iter_)(\d{1,12})")
-_WITHIN = re.compile(r"global_step\d+|mp_rank_\d+(?:_\d+)?")
+_WITHIN = re.compile(r"global_step\d+")
 _OTHERS = re.compile(r"optim|critic")
 
 
@@ -84,14 +84,13 @@ def _folders(path: Path) -> Iterator[Path]:
 
 
 def _below(path: Path) -> list[Path]:
-    """Folders that may hold the weights of the step `path`, the actor first."""
+    """Folders that may hold the weights of the step `path`, the actor first; a run has none."""
     folders = sorted(p for p in path.iterdir() if p.is_dir() and not _OTHERS.match(p.name))
-    parts = [folder for folder in folders if named_step(folder.name) is None]
-    # DeepSpeed puts its step inside the trainer's; several steps are a run, not a step.
-    steps = [folder for folder in folders if _WITHIN.fullmatch(folder.name)]
-    if len(steps) == 1:
-        parts += [folder for folder in steps if folder not in parts]
-    return sorted(parts, key=lambda folder: folder.name != "actor")
+    steps = [folder for folder in folders if named_step(folder.name) is not None]
+    # DeepSpeed puts a step of its own inside the trainer's.
+    if len(steps) > 1 or not all(_WITHIN.fullmatch(folder.name) for folder in steps):
+        return []
+    return sorted(folders, key=lambda folder: folder.name != "actor")
 
 
 _Found = tuple[list[str], int, set[int]] | None

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from hubtools.checkpoint.inspect import DTYPES
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.errors import CheckError, Finding
+
+SHARD = re.compile(r"model-(\d{5})-of-(\d{5})\.safetensors")
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ def read_stored(path: Path, files: Mapping[str, int]) -> Stored:
     chosen = model
     if SINGLE in files or INDEX in files:
         chosen = _declared(path, stored, model)
+    elif any(SHARD.fullmatch(name) for name in model):
+        stored.problems.append(_no_index(path, stored, model))
     if adapters.CONFIG in files:
         chosen = [adapters.WEIGHTS] if adapters.WEIGHTS in files else []
     for name in chosen:
@@ -90,6 +95,15 @@ def as_finding(error: CheckError) -> Finding:
     details = [text for text in error.detail if "othing was written" not in text]
     text = ": ".join([error.message, *details])
     return Finding(error.id, "error", text, where=error.where, next=error.next)
+
+
+def _no_index(path: Path, stored: Stored, model: list[str]) -> Finding:
+    count = max(int(match[2]) for name in model if (match := SHARD.fullmatch(name)))
+    names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    stored.missing = (INDEX, *(name for name in names if name not in model))
+    message = f"shards without their index: {', '.join(stored.missing[:4])} missing"
+    fix = "copy or download the model again"
+    return Finding("HT105", "error", message, where=str(path), next=fix)
 
 
 def _declared(path: Path, stored: Stored, model: list[str]) -> list[str]:
