@@ -89,13 +89,20 @@ def open_repo(session: Session, repo: str, revision: str | None = None) -> RepoR
     Raises:
         HubtoolsError: as `call`; HT308 when there is no such repo or revision.
     """
-    info = call(
-        session,
-        "reading the repo",
-        lambda: session.api.repo_info(repo, repo_type="model", revision=revision),
-        repo=repo,
-    )
-    commit = str(info.sha)
+    from huggingface_hub.errors import RevisionNotFoundError
+
+    def head() -> str:
+        try:
+            return str(session.api.repo_info(repo, repo_type="model", revision=revision).sha)
+        except RevisionNotFoundError as error:
+            raise EnvironmentFailure(
+                "HT308",
+                f"{repo} has no revision {revision!r}",
+                where=session.endpoint,
+                next=f"hf models info {repo} --expand sha  # or name no revision",
+            ) from error
+
+    commit = call(session, "reading the repo", head, repo=repo)
     return RepoReader(session, repo, commit, list_files(session, repo, "model", commit))
 
 
