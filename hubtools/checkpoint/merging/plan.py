@@ -28,6 +28,7 @@ from hubtools.checkpoint.merging.product import engine_of
 from hubtools.checkpoint.merging.recipe import Layout
 from hubtools.checkpoint.merging.refusals import homeless, refuse
 from hubtools.checkpoint.merging.replicate import replicate_layers
+from hubtools.checkpoint.merging.stated import require_stated
 from hubtools.checkpoint.merging.summary import plan_summary
 from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors, read_tensors
 from hubtools.checkpoint.merging.tied import declare_ties, settle_ties
@@ -135,6 +136,7 @@ def plan_merge(
     if names is not None:
         declare_ties(draft, names)
     for adapter, found in zip(adapters, tensors, strict=True):
+        require_stated(adapter, found, draft.drafts.keys())
         missing = apply_adapter(draft, adapter, found, names)
         if missing:
             total = len(found.modules) + len(found.whole)

@@ -111,7 +111,6 @@ def read_tensors(adapter: Adapter) -> AdapterTensors:
         else:
             whole[name] = stored
     _require_whole(file, modules)
-    _require_stated(adapter, modules)
     if not modules and not whole:
         raise incomplete(file, "it holds no trained tensors")
     return AdapterTensors(len(entries), modules, whole, beneath, tuple(ignored))
@@ -151,18 +150,6 @@ def _require_whole(file: Path, modules: Mapping[str, Mapping[Part, Stored]]) -> 
         alone = parts.keys() & {"bias", "magnitude"}
         if alone and "A" not in parts and "embedding_A" not in parts:
             raise incomplete(file, f"{module} has a {min(alone)} and no factors")
-
-
-def _require_stated(adapter: Adapter, modules: Mapping[str, Mapping[Part, Stored]]) -> None:
-    """PEFT silently ignores a magnitude or bias that the configuration does not announce."""
-    stated: tuple[tuple[Part, str], ...] = (("magnitude", "use_dora"), ("bias", "lora_bias"))
-    for module, parts in modules.items():
-        for part, option in stated:
-            expected = bool(adapter.config.fields.get(option)) and "A" in parts
-            if part in parts and not adapter.config.fields.get(option):
-                raise _other_type(adapter.weights, parts[part].entry.name)
-            if expected and part not in parts:
-                raise incomplete(adapter.weights, f"{module} has no {part}, despite {option}")
 
 
 def _other_type(file: Path, name: str) -> Exception:

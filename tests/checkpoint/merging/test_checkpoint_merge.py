@@ -217,7 +217,16 @@ def test_the_plan_says_what_will_happen(made: Any) -> None:
         "files": ["model.safetensors"],
         "ranks": [8],
         "scalings": [3.0],
+        "kinds": {"down_proj": 2, "q_proj": 2, "v_proj": 2},
+        "classes": {"once": 6},
+        "replaced": [],
+        "added": [],
+        "removed": [],
+        "dtypes": {"BF16": 27},
         "engine": "numpy",
+        "options": {"keep_tied": False, "dtype": None, "base_is_residual": False},
+        "config": {},
+        "notes": [],
     }
 
 
