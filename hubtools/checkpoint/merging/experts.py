@@ -116,6 +116,7 @@ class _Region:
     page: int | None
     outputs: tuple[int, int]
     in_out: bool
+    rounding: Literal["once", "twice"]
 
 
 @dataclass
@@ -166,7 +167,7 @@ class _Placer:
                 "up to twice the rank when it loads such an adapter, and scales them by √2 more"
             ] = None
         scaling = self._scaling(pair, pair.module, 1)
-        region = _Region(target, part.page, outputs, in_out=False)
+        region = _Region(target, part.page, outputs, False, self._rounding(target, pair.module))
         self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
 
     def _whole(self, pair: Pair, target: str, module: str) -> None:
@@ -175,20 +176,21 @@ class _Placer:
         in_out = self.names.modules.get(owner) == "Conv1D"
         if not self._fits(pair, target, in_out):
             raise self._wrong(pair, f"{target} is {list(self.names.shapes[target])}")
-        leaf = target.rpartition(".")[2]
-        key = f"{module}.{leaf}" if self._targeted(target) else module
-        self._pages(pair, target, key, in_out)
+        wrapped = self._targeted(target) or self._targeted(f"{module}.weight")
+        self._pages(pair, target, f"{module}.weight" if wrapped else module, in_out)
 
     def _wrapped(self, module: str, chain: list[Pair]) -> None:
         """Pairs for parameters of one module; the adapter does not say which is for which."""
         owned = [name for name in self.names.shapes if name.rpartition(".")[0] == module]
         targeted = [name for name in owned if self._targeted(name)]
         candidates = targeted if len(targeted) == len(chain) else owned
-        in_out = module in self.names.in_out
         choices = [
             choice
             for choice in itertools.permutations(candidates, len(chain))
-            if all(self._fits(p, name, in_out) for p, name in zip(chain, choice, strict=True))
+            if all(
+                self._fits(pair, name, self._in_out(name))
+                for pair, name in zip(chain, choice, strict=True)
+            )
         ]
         if not choices:
             shapes = ", ".join(f"{n} {list(self.names.shapes[n])}" for n in candidates)
@@ -206,15 +208,21 @@ class _Placer:
                 self._homeless.append(pair.module)
                 continue
             leaf = target.rpartition(".")[2]
-            self._pages(pair, target, f"{_unwrapped(pair.module)}.{leaf}", in_out)
+            key = f"{_unwrapped(pair.module)}.{leaf}"
+            self._pages(pair, target, key, self._in_out(target))
+
+    def _in_out(self, target: str) -> bool:
+        # Vectors of all experts, stored as rows, are never turned over.
+        stacked = len(self.names.shapes[target]) == 3
+        return stacked and target.rpartition(".")[0] in self.names.in_out
 
     def _pages(self, pair: Pair, target: str, key: str, in_out: bool) -> None:
         """Cut the factors into one pair a page."""
         shape = self.names.shapes[target]
-        outputs = (0, pair.b.entry.shape[0])
+        outputs, rounding = (0, pair.b.entry.shape[0]), self._rounding(target, pair.module)
         if len(shape) != 3:
             scaling = self._scaling(pair, key, 1)
-            region = _Region(target, None, outputs, in_out)
+            region = _Region(target, None, outputs, in_out, rounding)
             self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
             return
         pages = shape[0]
@@ -222,11 +230,11 @@ class _Placer:
         for page in range(pages):
             a = Factor(pair.a, rows=slice(page * rank, (page + 1) * rank))
             b = Factor(pair.b, columns=slice(page, None, pages))
-            self._emit(pair, _Region(target, page, outputs, in_out), a, b, scaling)
+            region = _Region(target, page, outputs, in_out, rounding)
+            self._emit(pair, region, a, b, scaling)
 
     def _emit(self, pair: Pair, region: _Region, a: Factor, b: Factor, scaling: float) -> None:
         """One op for each stored tensor that holds some of the region."""
-        rounding = self._rounding(region.parameter)
         for part in self.names.parameters[region.parameter]:
             if part.page is not None and part.page != region.page:
                 continue
@@ -243,16 +251,17 @@ class _Placer:
                 some_a,
                 some_b,
                 scaling,
-                rounding,
+                region.rounding,
                 transposed,
                 page=region.page if part.page is None else None,
                 rows=None if rows == (0, outputs) else rows,
             )
             self._ops.setdefault(part.disk, []).append((pair.module, op))
 
-    def _rounding(self, target: str) -> Literal["once", "twice"]:
+    def _rounding(self, target: str, module: str) -> Literal["once", "twice"]:
         layer = self.names.modules.get(target.rpartition(".")[0]) in _LAYERS
-        return self.config.rounding if layer and not self._targeted(target) else "twice"
+        wrapped = self._targeted(target) or self._targeted(f"{module}.weight")
+        return self.config.rounding if layer and not wrapped else "twice"
 
     def _targeted(self, target: str) -> bool:
         wanted = self.config.fields.get("target_parameters") or ()
