@@ -54,6 +54,14 @@ _FIELDS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "mlp_only_layers": [],
     },
+    "qwen2_moe": {
+        **_TEXT,
+        "moe_intermediate_size": 40,
+        "shared_expert_intermediate_size": 72,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "mlp_only_layers": [],
+    },
     "qwen2_5_vl": {
         "text_config": {
             **_TEXT,
@@ -95,7 +103,7 @@ _FIELDS: dict[str, dict[str, Any]] = {
 }
 KINDS = tuple(_FIELDS)
 VISUAL = ("qwen2_5_vl", "gemma3")
-EXPERTS = ("mixtral", "qwen3_moe")
+EXPERTS = ("mixtral", "qwen3_moe", "qwen2_moe")
 DTYPES = ("float32", "bfloat16", "float16")
 
 

@@ -19,6 +19,7 @@ _LINEAR = {
     "gpt2": ["c_attn", "c_proj", "c_fc"],
     "mixtral": ["q_proj", "v_proj", "o_proj"],
     "qwen3_moe": ["q_proj", "k_proj", "o_proj"],
+    "qwen2_moe": ["q_proj", "v_proj", "shared_expert.gate_proj", "shared_expert.down_proj"],
     "qwen2_5_vl": ["q_proj", "v_proj", "down_proj", "qkv"],
     "gemma3": ["q_proj", "o_proj", "up_proj", "fc1"],
     "gemma3_text": ["q_proj", "o_proj", "down_proj"],
@@ -27,6 +28,7 @@ _EMBEDDING = {"gpt2": "wte"}
 _OLD_EXPERTS = {
     "mixtral": ("block_sparse_moe.experts", ("w1", "w3", "w2")),
     "qwen3_moe": ("mlp.experts", ("gate_proj", "up_proj", "down_proj")),
+    "qwen2_moe": ("mlp", ("gate_proj", "up_proj", "down_proj")),  # the shared one, too
 }
 # What the text model is called in memory, and in checkpoints and adapters of transformers 4.x.
 OLD_PREFIXES = {
@@ -144,9 +146,7 @@ def make_adapter(path: Path, base: Path, variant: str) -> None:
     if variant in OLD_EXPERT_VARIANTS:
         _old_experts(path, base, kind, *OLD_EXPERT_VARIANTS[variant])
     elif variant in VARIANTS:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # PEFT advises on tied weights and replication
-            _by_peft(path, base, variant, VARIANTS[variant](kind))
+        _by_peft(path, base, variant, VARIANTS[variant](kind))
     elif variant == "nested":
         _by_peft(path, base, "plain", _linear(kind), name="policy")
     else:
@@ -164,9 +164,11 @@ def _by_peft(path: Path, base: Path, variant: str, options: Options, name: str =
     model = load_base(base, classes=3 if options["task_type"] == "SEQ_CLS" else 0)
     if variant.startswith("resized"):
         model.resize_token_embeddings(model.get_input_embeddings().num_embeddings + ADDED_TOKENS)
-    peft = get_peft_model(model, LoraConfig(**options), adapter_name=name)
-    trained(peft)
-    peft.save_pretrained(path, save_embedding_layers=variant.startswith("resized"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # advice on tied weights, replication and Conv1D
+        peft = get_peft_model(model, LoraConfig(**options), adapter_name=name)
+        trained(peft)
+        peft.save_pretrained(path, save_embedding_layers=variant.startswith("resized"))
 
 
 def trained(peft: Any) -> None:
