@@ -58,6 +58,15 @@ def to_float32(
     return out.reshape(shape)
 
 
+def square(values: Floats) -> float:
+    """‖values‖²; infinite or no number when a value is."""
+    found = float(np.dot(values, values))
+    if math.isfinite(found):
+        return found
+    wide = values.astype(np.float64)
+    return float(np.dot(wide, wide))
+
+
 class Kernel:
     """Element by element work on flat contiguous arrays of one dtype; not for two threads at once.
 
@@ -71,6 +80,7 @@ class Kernel:
         self._out = np.empty(_PIECE, STORED[dtype])
         self._flags = np.empty(_PIECE, np.bool_)
 
+    @np.errstate(all="ignore")
     def add(
         self, stored: Stored, delta: Floats, *, twice: bool = False, asked: Floats | None = None
     ) -> Sums:
@@ -90,6 +100,7 @@ class Kernel:
             sums.add(self._add(stored[piece], delta[piece], twice))
         return sums
 
+    @np.errstate(all="ignore")
     def put(self, stored: Stored, values: Floats, *, asked: Floats | None = None) -> Sums:
         """W ← values, rounded once, in place; `values` is used up. Arguments as for `add`."""
         sums = Sums()
@@ -98,14 +109,15 @@ class Kernel:
             old, new = stored[piece], values[piece]
             wide = self._wide[: old.size]
             widen(old, self._dtype, wide)
-            weight = float(np.dot(wide, wide))
+            weight = square(wide)
             np.subtract(new, wide, out=wide)
             if asked is not None:
                 asked[piece] += wide
-            delta = float(np.dot(wide, wide))
+            delta = square(wide)
             sums.add(Sums(old.size, self._replace(old, new, weight + delta), delta, weight))
         return sums
 
+    @np.errstate(all="ignore")
     def cast(self, values: Floats, out: Stored) -> None:
         """Round float32 values to `out`; `values` is used up. Infinities stay what they are."""
         for start in range(0, out.size, _PIECE):
@@ -119,6 +131,7 @@ class Kernel:
             if not self._finite(place if strange is None else place[~strange]):
                 raise FloatingPointError
 
+    @np.errstate(all="ignore")
     def weigh(self, stored: Stored) -> Sums:
         """Count elements that stay as they are."""
         sums = Sums(stored.size)
@@ -126,15 +139,17 @@ class Kernel:
             old = stored[start : start + _PIECE]
             wide = self._wide[: old.size]
             widen(old, self._dtype, wide)
-            sums.weight += float(np.dot(wide, wide))
+            sums.weight += square(wide)
+        if not math.isfinite(sums.weight):
+            raise FloatingPointError
         return sums
 
     def _add(self, stored: Stored, delta: Floats, twice: bool) -> Sums:
         wide = self._wide[: stored.size]
         widen(stored, self._dtype, wide)
-        squares = float(np.dot(delta, delta)), float(np.dot(wide, wide))
+        squares = square(delta), square(wide)
         if twice and self._dtype != "F32":
-            if not math.isfinite(squares[0]) and not np.isfinite(delta).all():
+            if not math.isfinite(squares[0]):
                 raise FloatingPointError
             self._round(delta)
         np.add(delta, wide, out=delta)

@@ -19,6 +19,7 @@ from hubtools.checkpoint.merging.arithmetic import (
     Kernel,
     Stored,
     bits,
+    square,
     widen,
 )
 from hubtools.checkpoint.merging.factors import Factors
@@ -102,6 +103,9 @@ class Worker:
         widen(source, source_dtype, original)
         plain = np.empty(block.shape, STORED[dtype])
         kernel.cast(original.flatten(), plain.reshape(-1))
+        if not ops:
+            block[...] = plain
+            return Sums(block.size)
         asked = np.zeros(block.shape, np.float32)
         ops = tuple(op for op in ops if _touches(op, place))
         first = ops[0] if source_dtype != dtype and ops else None
@@ -117,20 +121,18 @@ class Worker:
             self._apply(block, dtype, op, place, asked, before)
             before = original
         moved = int(np.count_nonzero(bits(block) != bits(plain)))
-        squares = [float(np.dot(x, x)) for x in (asked.reshape(-1), original.reshape(-1))]
-        return Sums(block.size, moved, *squares)
+        return Sums(block.size, moved, square(asked.reshape(-1)), square(original.reshape(-1)))
 
     def compare(self, block: Stored, dtype: str, other: Stored, other_dtype: str) -> Sums:
         """Count `block`, which replaces `other`, the base's values of the same shape."""
         new, old = np.empty(block.shape, np.float32), np.empty(block.shape, np.float32)
         widen(block, dtype, new)
         widen(other, other_dtype, old)
-        if not np.isfinite(new).all():
+        if not (np.isfinite(new).all() and np.isfinite(old).all()):
             raise FloatingPointError
-        weight = float(np.dot(old.reshape(-1), old.reshape(-1)))
         moved = int(np.count_nonzero(new != old))
         difference = np.subtract(new, old, out=new).reshape(-1)
-        return Sums(block.size, moved, float(np.dot(difference, difference)), weight)
+        return Sums(block.size, moved, square(difference), square(old.reshape(-1)))
 
     def _apply(
         self,
