@@ -1,7 +1,7 @@
 """Step directories as trainers leave them, made by really running torch.distributed (gloo).
 
-`python trainer_dirs.py ROOT RANK WORLD` is one rank; `train` starts them all. Every rank makes all
-directories in turn, because starting four interpreters is what costs time.
+`python trainer_dirs.py JOB ROOT RANK WORLD` is one rank; `train` starts them all. Every rank makes
+all directories of a job in turn, because starting interpreters is what costs time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-WORLD = 4
+WORLD = {"full": 4, "lora": 2}
 SIZES: dict[str, Any] = {
     "hidden_size": 64,
     "intermediate_size": 107,
@@ -27,7 +27,7 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-MOE = {**SIZES, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 22}
+MOE = {**SIZES, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {**SIZES, "tie_word_embeddings": False}),
     "tied": ("qwen2", {**SIZES, "tie_word_embeddings": True}),
@@ -110,6 +110,38 @@ def dcp_step(root: Path, name: str, wrap: Callable[[Any], Any], wrapper: str) ->
     dcp.save(state, checkpoint_id=root)
 
 
+def lora_step(root: Path) -> None:
+    """verl's step of a LoRA run: shards of the PEFT model, and `lora_adapter/` with alpha 0."""
+    import torch
+    import torch.distributed as dist
+    from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
+    from safetensors.torch import save_file
+    from torch.distributed.fsdp import fully_shard
+
+    actor = root / "global_step_7" / "actor"
+    rank, world = dist.get_rank(), dist.get_world_size()
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, lora_alpha=16, target_modules=["q_proj", "down_proj"])
+    model = get_peft_model(model_of("llama"), config)
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, std=0.05)
+    adapter = get_peft_model_state_dict(model)
+    saved = {name: tensor.detach().clone() for name, tensor in adapter.items()}
+    state = fully_shard(model).state_dict()
+    actor.mkdir(parents=True, exist_ok=True)
+    torch.save(state, actor / f"model_world_size_{world}_rank_{rank}.pt")
+    if rank == 0:
+        (actor / "fsdp_config.json").write_text(json.dumps({"world_size": world}))
+        save_side_files(actor / "huggingface", "llama")
+        config.save_pretrained(actor / "lora_adapter")
+        file = actor / "lora_adapter" / "adapter_config.json"
+        fields = json.loads(file.read_text())
+        # What verl leaves there (verl-project/verl#4553).
+        file.write_text(json.dumps({**fields, "lora_alpha": 0, "task_type": "CAUSAL_LM"}))
+        save_file(saved, actor / "lora_adapter" / "adapter_model.safetensors")
+
+
 def wrappers() -> dict[str, Callable[[Any], Any]]:
     """The ways a model is spread over the ranks."""
     import torch
@@ -118,8 +150,9 @@ def wrappers() -> dict[str, Callable[[Any], Any]]:
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
     from torch.distributed.fsdp import ShardingStrategy, fully_shard
 
-    flat = init_device_mesh("cpu", (WORLD,), mesh_dim_names=("fsdp",))
-    hybrid = init_device_mesh("cpu", (2, WORLD // 2), mesh_dim_names=("ddp", "fsdp"))
+    world = dist.get_world_size()
+    flat = init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",))
+    hybrid = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("ddp", "fsdp"))
     one = {"device_id": torch.device("cpu"), "use_orig_params": True}
 
     def fsdp1(model: Any) -> Any:
@@ -143,13 +176,20 @@ def wrappers() -> dict[str, Callable[[Any], Any]]:
     return {"fsdp1": fsdp1, "hsdp1": hsdp1, "fsdp2": two(flat), "hsdp2": two(hybrid), "old": legacy}
 
 
-def rank_main(root: Path, rank: int, world: int) -> None:
+def rank_main(job: str, root: Path, rank: int, world: int) -> None:
     """Everything one rank does."""
     import torch
     import torch.distributed as dist
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo", f"file://{root}/meet", rank=rank, world_size=world)
+    full_steps(root) if job == "full" else lora_step(root / "lora")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def full_steps(root: Path) -> None:
+    """Full fine-tunes, spread and saved in every way that is read, and one that is not."""
     ways = wrappers()
     verl_step(root / "fsdp1", "llama", ways["fsdp1"])
     verl_step(root / "fsdp2-moe", "moe", ways["fsdp2"])
@@ -159,23 +199,21 @@ def rank_main(root: Path, rank: int, world: int) -> None:
     dcp_step(root / "dcp" / "pytorch_model_fsdp_0", "llama", ways["fsdp2"], "model")
     dcp_step(root / "dcp-app", "tied", ways["fsdp2"], "app")
     dcp_step(root / "dcp-moe", "moe", ways["hsdp2"], "")
-    dist.barrier()
-    dist.destroy_process_group()
 
 
-def train(root: Path) -> Path:
+def train(root: Path, job: str = "full") -> Path:
     """Run all ranks; the directories are under `root` afterwards."""
     root.mkdir(parents=True, exist_ok=True)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    argv = [sys.executable, "-W", "ignore", __file__, str(root)]
+    argv = [sys.executable, "-W", "ignore", __file__, job, str(root)]
     ranks = [
         subprocess.Popen(
-            [*argv, str(rank), str(WORLD)],
+            [*argv, str(rank), str(WORLD[job])],
             env=env,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
-        for rank in range(WORLD)
+        for rank in range(WORLD[job])
     ]
     stories = [rank.communicate()[0].decode() for rank in ranks]
     failed = [story for rank, story in zip(ranks, stories, strict=True) if rank.returncode]
@@ -184,4 +222,4 @@ def train(root: Path) -> Path:
 
 
 if __name__ == "__main__":
-    rank_main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    rank_main(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

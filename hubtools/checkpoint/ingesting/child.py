@@ -12,7 +12,7 @@ from hubtools.checkpoint.ingesting import lora
 from hubtools.checkpoint.ingesting.contents import contents_digest
 from hubtools.checkpoint.ingesting.find import Source, find_source
 from hubtools.checkpoint.ingesting.journal import Journal, stamps
-from hubtools.checkpoint.ingesting.keys import is_adapter_key
+from hubtools.checkpoint.ingesting.keys import is_adapted
 from hubtools.checkpoint.ingesting.plan import IngestPlan, open_tensors, plan_model
 from hubtools.checkpoint.ingesting.side import config_folder, config_with_dtype, side_files
 from hubtools.checkpoint.ingesting.write import Writer, dtypes
@@ -88,10 +88,12 @@ def _planned(
         config = lora.with_alpha(source.folder / CONFIG, known)
         return plan, {**_read(side_files(source, base, "adapter")), CONFIG: config}, "adapter"
     tensors = open_tensors(source)
-    inside = next(filter(is_adapter_key, tensors.shapes), None)
+    inside = next(filter(is_adapted, tensors.shapes), None)
     if inside is not None:
         if alpha is None or alpha <= 0:
-            raise lora.alpha_unknown(source.files[0], f"{inside} is part of an adapter")
+            raise lora.alpha_unknown(
+                source.files[0], source.folder, f"{inside} belongs to an adapted model"
+            )
         plan = lora.plan_inside(source, tensors, dtype)
         folder = source.side or base
         model = read_object(folder / "config.json") if folder is not None else {}

@@ -148,7 +148,7 @@ def _places(entries: Any) -> Iterator[tuple[tuple[str, tuple[int, ...]], dict[st
 
 def _size(value: Any) -> tuple[int, ...]:
     """The numbers of a torch.Size."""
-    numbers: Sequence[Any] = value.args[0][0] if value.args[0] else ()
+    numbers: Sequence[Any] = value.args[0]
     if not all(type(number) is int and number >= 0 for number in numbers):
         raise ValueError(f"{numbers!r} is no size")
     return tuple(numbers)

@@ -80,11 +80,11 @@ def _source_of(step: Path) -> Source:
 
 
 def _step(run: Path) -> Source | None:
-    for folder in _places(run):
-        if (folder / LORA / adapters.CONFIG).is_file():
-            lora = folder / LORA
+    inside = [folder / LORA for folder in _places(run)]
+    for lora in (*inside, *((run,) if run.name == LORA else ())):
+        if (lora / adapters.CONFIG).is_file():
             parts = (lora / adapters.CONFIG, lora / adapters.WEIGHTS)
-            return _made("lora", lora, parts, _side(run, folder))
+            return _made("lora", lora, parts, _side(run, lora.parent))
     for folder in _places(run):
         if (folder / SINGLE).is_file() or (folder / INDEX).is_file():
             headers = read_weights(folder).headers.values()

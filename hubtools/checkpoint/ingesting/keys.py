@@ -16,13 +16,20 @@ def is_adapter_key(name: str) -> bool:
     return any(part in name for part in _ADAPTER)
 
 
+def is_adapted(name: str) -> bool:
+    """Whether a tensor belongs to a model with an adapter in it: the base alone is not what was
+    trained.
+    """
+    return is_adapter_key(name) or ".base_layer." in name
+
+
 def unwrapped(name: str) -> str:
     """The name without what FSDP, compile, activation checkpointing and PEFT put into it."""
     for part in _PARTS:
         name = name.replace(part, "")
     while name.startswith("module."):
         name = name.removeprefix("module.")
-    return name.removeprefix(_PEFT).replace(".base_layer.", ".")
+    return name.removeprefix(_PEFT)
 
 
 def cleaned(names: Iterable[str], expected: Collection[str]) -> dict[str, str]:

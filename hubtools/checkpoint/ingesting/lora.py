@@ -36,13 +36,14 @@ def saved_alpha(source: Source, given: float | None) -> float:
     file = source.folder / CONFIG
     known = finite(read_object(file).get("lora_alpha")) or 0.0
     if known <= 0 and (given is None or given <= 0):
-        raise alpha_unknown(file, f"{CONFIG} says lora_alpha {known:g}")
+        step = source.folder.parent
+        raise alpha_unknown(file, step, f"{CONFIG} says lora_alpha {known:g}")
     if known > 0 and given is not None and given != known:
         raise _refused(file, f"{CONFIG} says lora_alpha {known:g}, --lora-alpha {given:g}", "")
     return known if known > 0 else given or 0.0
 
 
-def alpha_unknown(place: Path, what: str) -> CheckError:
+def alpha_unknown(place: Path, step: Path, what: str) -> CheckError:
     """The trainer did not save alpha; without it the adapter's strength is unknown."""
     return CheckError(
         "HT172",
@@ -54,7 +55,7 @@ def alpha_unknown(place: Path, what: str) -> CheckError:
             "The model beside the adapter is the base without it and is not taken for the"
             " fine-tune. Nothing was written.",
         ),
-        next=f"hubtools ingest {shlex.quote(str(place.parent))} -o OUT --lora-alpha ALPHA",
+        next=f"hubtools ingest {shlex.quote(str(step))} -o OUT --lora-alpha ALPHA",
     )
 
 
@@ -92,6 +93,9 @@ def plan_inside(source: Source, tensors: Tensors, dtype: str | None) -> IngestPl
         if name in found:
             raise _refused(source.folder, f"two tensors become {name}", "")
         found[name] = tensors.tensor(saved)
+    if not found:
+        what = "its layers are wrapped for an adapter, which is not there: this is the base alone"
+        raise _refused(source.folder, what, "")
     return _plan(found, dtype, source.folder)
 
 
