@@ -28,7 +28,7 @@ def edited(data: bytes, edits: Edits) -> bytes:
         changed = _replaced(text, path.split("."), value)
         text = changed if changed is not None else text
     if json.loads(text) != wanted:  # a key that is there twice, or one that had to go
-        text = json.dumps(wanted, indent=_indent(text), ensure_ascii=False) + "\n"
+        text = json.dumps(wanted, indent=_indent(text)) + "\n"
     return text.encode()
 
 
@@ -74,7 +74,7 @@ def _replaced(text: str, path: list[str], value: Any) -> str | None:
         start = found[key]
     members = list(_members(text, start))
     spans = {name: (begin, end) for name, begin, end in members}
-    if value is None or not members:
+    if value is None or not members or len(spans) < len(members):
         return None
     if path[-1] in spans:
         begin, end = spans[path[-1]]
@@ -104,8 +104,8 @@ def _dumped(text: str, position: int, value: Any) -> str:
     line = text[text.rfind("\n", 0, position) + 1 : position]
     margin = line[: len(line) - len(line.lstrip())]
     if "\n" not in text:
-        return json.dumps(value, ensure_ascii=False)
-    lines = json.dumps(value, indent=_indent(text), ensure_ascii=False).split("\n")
+        return json.dumps(value)
+    lines = json.dumps(value, indent=_indent(text)).split("\n")
     return f"\n{margin}".join(lines)
 
 

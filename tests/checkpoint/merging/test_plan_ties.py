@@ -1,0 +1,125 @@
+"""Embeddings that are one tensor: the plan says which stay one, which become two, and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from our_merge import no_processes
+from safetensors.torch import load_file, save_file
+from zoo import Zoo
+
+from hubtools.checkpoint.adapter import open_adapter
+from hubtools.checkpoint.merging.options import MergeOptions
+from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
+from hubtools.checkpoint.merging.recipe import LowRank, Output, SetRows
+
+HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
+
+
+@pytest.fixture(autouse=True)
+def here() -> Iterator[None]:
+    with no_processes():
+        yield
+
+
+def plan(zoo: Zoo, variant: str, kind: str = "qwen2", **options: Any) -> MergePlan:
+    base, adapter = zoo.pair(kind, variant)
+    return plan_merge([open_adapter(adapter, base.parent)], base, MergeOptions(**options))
+
+
+def output(plan: MergePlan, name: str) -> Output:
+    return next(output for output in plan.layout.outputs() if output.name == name)
+
+
+@pytest.mark.parametrize(
+    ("variant", "on_head", "on_embedding"),
+    [("head", 1, 0), ("embedding", 0, 1), ("embedding and head", 1, 1)],
+)
+def test_trained_apart_they_become_two(
+    zoo: Zoo, variant: str, on_head: int, on_embedding: int
+) -> None:
+    made = plan(zoo, variant)
+    assert made.to_json()["added"] == [HEAD]
+    assert made.config_edits == {"tie_word_embeddings": False}
+    assert any("--keep-tied" in note for note in made.notes)
+    assert len(output(made, HEAD).ops) == on_head
+    assert len(output(made, EMBEDDING).ops) == on_embedding
+    assert output(made, HEAD).shape == output(made, EMBEDDING).shape
+
+
+@pytest.mark.parametrize(
+    ("variant", "ops"), [("head", 1), ("embedding", 1), ("embedding and head", 2)]
+)
+def test_kept_tied_the_one_tensor_takes_both(zoo: Zoo, variant: str, ops: int) -> None:
+    made = plan(zoo, variant, keep_tied=True)
+    assert made.to_json()["added"] == []
+    assert made.config_edits == {}
+    assert len(output(made, EMBEDDING).ops) == ops
+
+
+def test_a_matrix_trained_whole_unties_even_when_kept(zoo: Zoo) -> None:
+    made = plan(zoo, "save head", keep_tied=True)
+    assert made.to_json()["added"] == [HEAD]
+    assert output(made, HEAD).source.path.name == "adapter_model.safetensors"
+    assert output(made, EMBEDDING).untouched
+
+
+@pytest.mark.parametrize("variant", ["tied embedding", "save both tied"])
+def test_trained_as_one_they_stay_one(zoo: Zoo, variant: str) -> None:
+    made = plan(zoo, variant)
+    assert made.to_json()["added"] == []
+    assert made.config_edits == {}
+    assert len(output(made, EMBEDDING).ops) == (1 if variant == "tied embedding" else 0)
+
+
+def test_token_rows_of_the_input_are_those_of_the_output(zoo: Zoo) -> None:
+    made = plan(zoo, "tokens")
+    assert made.to_json()["added"] == []
+    (op,) = output(made, EMBEDDING).ops
+    assert isinstance(op, SetRows)
+    assert op.rows == (3, 99, 7)
+
+
+def test_a_resized_vocabulary_that_was_tied_stays_tied(zoo: Zoo) -> None:
+    made = plan(zoo, "resized")
+    assert made.to_json()["added"] == []
+    assert made.config_edits == {"vocab_size": 136}
+
+
+def test_two_different_resized_matrices_are_two(zoo: Zoo, tmp_path: Path) -> None:
+    base, adapter = zoo.pair("qwen2", "resized")
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    tensors[f"base_model.model.{HEAD}"] += 1
+    copy = tmp_path / "adapter"
+    copy.mkdir()
+    save_file(tensors, copy / "adapter_model.safetensors")
+    (copy / "adapter_config.json").write_bytes((adapter / "adapter_config.json").read_bytes())
+    made = plan_merge([open_adapter(copy, tmp_path)], base)
+    assert made.config_edits == {"tie_word_embeddings": False, "vocab_size": 136}
+
+
+def test_an_untied_base_needs_no_names(zoo: Zoo) -> None:
+    made = plan(zoo, "embedding and head", kind="llama")
+    assert made.names is None
+    assert made.config_edits == {}
+
+
+def test_both_places_of_a_configuration_follow(zoo: Zoo) -> None:
+    made = plan(zoo, "head", kind="gemma3")
+    assert made.config_edits == {
+        "tie_word_embeddings": False,
+        "text_config.tie_word_embeddings": False,
+    }
+    config = json.loads(made.small_files()["config.json"].data)
+    assert config["text_config"]["tie_word_embeddings"] is False
+
+
+def test_an_untouched_tie_is_not_looked_at(zoo: Zoo) -> None:
+    made = plan(zoo, "plain")
+    assert made.names is None
+    assert made.layout.index_bytes is None
+    assert all(isinstance(op, LowRank) for o in made.layout.outputs() for op in o.ops)
