@@ -77,10 +77,12 @@ def _known_types() -> set[str]:
 
 
 def _class_of(config: Any) -> Any:
+    """The class that config.json names, or else the one the automatic classes would take."""
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
-        return getattr(transformers, str(name), None)
+        if hasattr(transformers, str(name)):
+            return getattr(transformers, str(name))
     for auto in (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText):
         if type(config) in auto._model_mapping:
             return auto._model_mapping[type(config)]

@@ -46,7 +46,13 @@ def test_a_model_type_of_tomorrow(changed: Any) -> None:
 
 
 def test_a_class_of_tomorrow(changed: Any) -> None:
-    assert refusal(changed(architectures=["LlamaForTimeTravel"])).id == "HT160"
+    base = changed(model_type="clip_vision_model", architectures=["CLIPForTimeTravel"])
+    assert refusal(base).id == "HT160"
+
+
+def test_a_class_of_another_name(changed: Any) -> None:
+    """As the automatic classes do: the model type decides (sarvam_moe is a Glm4MoeForCausalLM)."""
+    assert type(build(changed(architectures=["Mine"]))).__name__ == "LlamaForCausalLM"
 
 
 def test_code_of_its_own_is_not_run(changed: Any) -> None:

@@ -70,6 +70,28 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
             "v_head_dim": 16,
         },
     ),
+    "sarvam_moe": (
+        "Glm4MoeForCausalLM",
+        {
+            **_TEXT,
+            "moe_intermediate_size": 40,
+            "n_routed_experts": 4,
+            "num_experts_per_tok": 2,
+            "first_k_dense_replace": 1,
+        },
+    ),
+    "lara_mini": (
+        "LaraMiniForCausalLM",
+        {
+            **_TEXT,
+            **_SHARED,
+            "linear_key_head_dim": 8,
+            "linear_value_head_dim": 8,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 4,
+            "layer_types": ["linear_attention", "full_attention"],
+        },
+    ),
     "llava": (
         "LlavaForConditionalGeneration",
         {

@@ -198,7 +198,8 @@ class Worker:
         delta = self._delta(op, block.shape, place).reshape(block.shape)
         values += delta
         normed = values if before is None else np.add(before, delta, out=delta)
-        rows = slice(None) if op.transposed else slice(place.start, place.stop)
+        first = op.rows[0] if op.rows is not None else 0
+        rows = slice(None) if op.transposed else slice(place.start - first, place.stop - first)
         magnitude = torch.from_numpy(self._prepared.factors.vector(op.magnitude)[rows])
         outputs = torch.from_numpy(normed.T if op.transposed else normed)
         factor = (magnitude / torch.linalg.norm(outputs, dim=1)).numpy()
