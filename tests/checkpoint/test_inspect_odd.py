@@ -87,7 +87,7 @@ PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
     | st.binary(),
     lambda inner: st.lists(inner) | st.tuples(inner, inner)
-    | st.dictionaries(st.text() | st.integers(), inner),
+    | st.dictionaries(st.text() | st.integers(-(1 << 60), 1 << 60), inner),
     max_leaves=20,
 )  # fmt: skip
 
