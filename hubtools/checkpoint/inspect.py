@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +150,7 @@ def _neither(path: Path) -> CheckError:
             "a trainer's own shards, not a model yet",
             where=str(shards[0]),
             detail=("Sharded trainer states cannot be published; nothing was written.",),
-            next="export the step with the trainer's own merge tool, then name that directory",
+            next=f"hubtools ingest {shlex.quote(str(path))} -o OUT, then name OUT",
         )
     inside = sorted(
         file.parent.name
