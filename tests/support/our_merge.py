@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -34,11 +35,12 @@ def merged(
 
 @contextmanager
 def no_processes() -> Iterator[None]:
-    """Run the work of the child processes here: the same functions on the same JSON.
+    """Run the work of the child processes here, the same functions on the same JSON; sync no disk.
 
     Saves seconds of imports a merge; that the processes work is tested with single merges.
     """
     patch = pytest.MonkeyPatch()
+    patch.setattr(os, "fsync", lambda descriptor: None)
     for name in _CHILDREN:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
