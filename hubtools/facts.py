@@ -23,13 +23,13 @@ class Source:
 
     Args:
         path: file relative to the manifest, or `hub:owner/name@rev/path`.
-        sha256: digest of that file.
+        sha256: digest of that file; empty where words, not a file, are the source.
         pointer: JSON pointer (`/results/em`) or line (`L12`) inside it.
         quote: for a value nobody here measured, the words that report it.
     """
 
     path: str
-    sha256: str
+    sha256: str = ""
     pointer: str = ""
     quote: str = ""
 

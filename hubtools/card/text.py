@@ -80,9 +80,14 @@ def sha8(digest: str) -> str:
 
 
 def named_files(sources: Iterable[Source]) -> Markdown:
-    """Each file once, with the start of its digest."""
+    """Each file once, with the start of its digest; a directory has none."""
     files = dict.fromkeys((source.path, source.sha256) for source in sources)
-    return Markdown(", ".join(f"{code(path)} (sha256 {code(sha8(sha))})" for path, sha in files))
+    return Markdown(
+        ", ".join(
+            Markdown(f"{code(path)} (sha256 {code(sha8(sha))})" if sha else code(path))
+            for path, sha in files
+        )
+    )
 
 
 def numbers_in(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from hubtools.card.effects import SisterEffects, base_effects, sister_effects
 from hubtools.card.front_matter import emit, metadata
+from hubtools.card.made import made_tables
 from hubtools.card.model import CardInput, MemberRow
 from hubtools.card.prose import legend, shown_prose
 from hubtools.card.rules import in_family, is_commit, is_repo_id
@@ -69,6 +70,7 @@ class CardView:
     sister_effects: SisterEffects
     teacher: TeacherView
     training: Table | None
+    made: tuple[Table, ...]
     derived: tuple[str, ...]
     license: tuple[str, ...]
     files: Table | None
@@ -93,6 +95,7 @@ def build_view(card: CardInput) -> CardView:
         sister_effects=sister_effects(card),
         teacher=teacher(card),
         training=_training(card),
+        made=made_tables(card),
         derived=tuple(_derived(card)),
         license=tuple(_license(card)),
         files=_files(card),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.inspect import CheckpointInfo
+from hubtools.checkpoint.adapter import AdapterConfig
+from hubtools.checkpoint.trainer import TrainerState
 from hubtools.digests import sha256_file
 from hubtools.facts import Fact, Source, Subject
 
@@ -25,11 +26,21 @@ _ADAPTER = {
 }
 
 
-def checkpoint_facts(info: CheckpointInfo, *, member: str, weights: str, path: str) -> list[Fact]:
+def checkpoint_facts(
+    trainer: TrainerState | None,
+    adapter: AdapterConfig | None,
+    *,
+    run: Path,
+    member: str,
+    weights: str,
+    path: str,
+) -> list[Fact]:
     """Facts from trainer_state.json and adapter_config.json.
 
     Args:
-        info: the inspected run.
+        trainer: its trainer_state.json, if there is one.
+        adapter: its adapter_config.json, if there is one.
+        run: the run's directory.
         member: whose facts they are.
         weights: digest of the weights that are published for it.
         path: how the run's folder is named on the card.
@@ -40,20 +51,21 @@ def checkpoint_facts(info: CheckpointInfo, *, member: str, weights: str, path: s
     facts: list[Fact] = []
 
     def add(name: str, value: Any, file: Path, pointer: str, unit: str = "") -> None:
-        source = Source(f"{path}/{file.name}", sha256_file(file), pointer)
+        inside = file.relative_to(run).as_posix() if file.is_relative_to(run) else file.name
+        source = Source(f"{path}/{inside}", sha256_file(file), pointer)
         subject = Subject(member, weights)
         facts.append(Fact(f"train.{name}", value, "measured", source, subject, unit))
 
-    if info.trainer is not None:
+    if trainer is not None:
         for field, (name, unit) in _TRAINER.items():
-            value = getattr(info.trainer, field)
+            value = getattr(trainer, field)
             if value is not None:
-                add(name, value, info.trainer.path, info.trainer.pointers[field], unit)
-    if info.adapter is not None:
+                add(name, value, trainer.path, trainer.pointers[field], unit)
+    if adapter is not None:
         for field, name in _ADAPTER.items():
-            value = info.adapter.fields.get(field)
+            value = adapter.fields.get(field)
             if isinstance(value, list):
                 value = ", ".join(sorted(str(item) for item in value))
             if value not in (None, False, ""):
-                add(name, value, info.adapter.path, f"/{field}")
+                add(name, value, adapter.path, f"/{field}")
     return facts

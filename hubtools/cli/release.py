@@ -32,6 +32,16 @@ if TYPE_CHECKING:
 @click.option("--license", default="", help="With --from: licence id of the release.")
 @click.option("--suite", "suites", multiple=True, help="With --from: evaluation suite to run.")
 @click.option("--private", is_flag=True, help="With --from: keep the repo private.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="With --from: of merged weights, or of a trainer's shards.",
+)
+@click.option(
+    "--lora-alpha",
+    type=click.FloatRange(min=0, min_open=True),
+    help="With --from: of a sharded LoRA run without it.",
+)
 @click.option("--with-sisters", is_flag=True, help="Take along published sisters.")
 @click.option(
     "--weights",
@@ -125,6 +135,7 @@ def _from_directory(
     source: Path,
     private: bool,
     kind: str | None,
+    dtype: str | None,
     **known: Any,
 ) -> tuple[Family, tuple[Member, ...]]:
     from hubtools.family.manifest import read_family
@@ -140,6 +151,7 @@ def _from_directory(
         targets[0],
         source,
         kind=kind or "",
+        dtype=dtype or "",
         visibility="private" if private else "public",
         **known,
     )

@@ -105,6 +105,11 @@ class Release:
         """Inverse of `stored`."""
         return self.family.root / stored
 
+    @property
+    def scratch(self) -> Path:
+        """Where adapters that came as pickles are kept in another format."""
+        return self.state / "converted"
+
     def log(self, name: str) -> Path:
         """A child process's log file."""
         return self.state / "logs" / f"{name.replace('/', '-')}.log"

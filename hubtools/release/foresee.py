@@ -15,6 +15,7 @@ from hubtools.provenance.secrets import scan_text
 from hubtools.release.cards import card_input, prose_files
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
+from hubtools.release.ingested import ingest_job, is_ingested
 
 REPORTED = "reported.toml"
 _NEEDS_EVIDENCE = {"HT012", "HT013", "HT015", "HT040", "HT050", "HT051", "HT070"}
@@ -53,7 +54,10 @@ def disclosed(release: Release, member: Member) -> list[Finding]:
     if checkpoint is None:
         return []
     try:
-        if table.kind != "merged":
+        if is_ingested(checkpoint):
+            job = ingest_job(release, member)
+            files = {file.name: file for file in job.files if file not in job.source.files}
+        elif table.kind != "merged":
             files = publishable_files(checkpoint, table.kind)
         elif base is not None and base.is_dir():
             files = carried_files(checkpoint, base)

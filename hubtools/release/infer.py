@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.inspect import CheckpointInfo, inspect_checkpoint
 from hubtools.digests import sha256_bytes
 from hubtools.errors import UsageError
 from hubtools.family.manifest import FILE
 from hubtools.files import write_atomic
+from hubtools.release.look import Run, look_at
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -36,6 +36,8 @@ def infer_manifest(
     license: str = "",
     suites: Sequence[str] = (),
     visibility: str = "public",
+    dtype: str = "",
+    lora_alpha: float | None = None,
 ) -> Inferred:
     """Describe `source` as a family of one.
 
@@ -48,24 +50,26 @@ def infer_manifest(
         license: licence id; empty leaves it unstated (the card says so).
         suites: evaluation suites to run.
         visibility: of the new repo.
+        dtype: of weights that are merged or taken in from a trainer's shards.
+        lora_alpha: of a sharded LoRA run whose trainer did not save it.
 
     Raises:
-        UsageError: HT009 when the repo id, the base or its revision cannot be known.
+        UsageError: HT009 when the repo id, the base or its revision cannot be known, or an option
+            has nothing to act on.
         CheckError: HT1xx when the directory is no checkpoint.
     """
     if not _REPO.fullmatch(repo):
         raise UsageError("HT009", f"not a repo id: {repo!r}", next="owner/name, for example me/m1")
-    info = inspect_checkpoint(source)
+    run = look_at(source, base=base_path, dtype=dtype, lora_alpha=lora_alpha)
     origins: list[str] = []
     if not kind:
-        kind = info.kind
-        what = "adapter_config.json" if kind == "adapter" else "config.json with weights"
-        origins.append(f'kind = "{kind}" ({what})')
-    base_repo, revision = _base(info, source, base, origins)
-    step = info.trainer.global_step if info.trainer else None
+        kind = run.kind
+        origins.append(f'kind = "{kind}" ({run.kind_from})')
+    base_repo, revision = _base(run, source, base, origins)
+    step = run.step
     name = f"s{step}" if step is not None else "final"
     if step is not None:
-        origins.append(f"step {name} (trainer_state.json)")
+        origins.append(f"step {name} ({run.step_from})")
     owner, repo_name = repo.split("/")
     family: dict[str, Any] = {
         "id": repo_name,
@@ -88,6 +92,7 @@ def infer_manifest(
         "inputs": {"checkpoint": str(source.resolve())},
         "provenance": {"status": "none", "reason": "none were given to this release"},
     }
+    document |= _options(run, kind, dtype, lora_alpha)
     if step is not None:
         document["steps"] = {name: {"optimizer_step": step}}
     import tomlkit
@@ -142,9 +147,26 @@ def _differences(old: str, new: str) -> list[str]:
     return [f"{key}: there {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
 
 
-def _base(
-    info: CheckpointInfo, source: Path, base: str, origins: list[str]
-) -> tuple[str, str | None]:
+def _options(run: Run, kind: str, dtype: str, lora_alpha: float | None) -> dict[str, Any]:
+    """The tables that say how the weights are made."""
+    ingest = {"dtype": dtype} if dtype and run.ingested else {}
+    merge = {"dtype": dtype} if dtype and kind == "merged" and not run.ingested else {}
+    alpha = {"lora_alpha": lora_alpha} if lora_alpha is not None and run.ingested else {}
+    for given, name, read in (
+        (dtype, "--dtype", ingest or merge),
+        (lora_alpha is not None, "--lora-alpha", alpha),
+    ):
+        if given and not read:
+            raise UsageError(
+                "HT009",
+                f"{name} has nothing to act on: this {run.kind} checkpoint is published as it is",
+                next=f"run the same command without {name}",
+            )
+    tables = {"ingest": {**ingest, **alpha}, "merge": merge}
+    return {table: values for table, values in tables.items() if values}
+
+
+def _base(run: Run, source: Path, base: str, origins: list[str]) -> tuple[str, str | None]:
     if base and Path(base).expanduser().is_dir():
         raise UsageError(
             "HT009",
@@ -153,12 +175,12 @@ def _base(
             next=f"--base owner/name@<40 hex revision> --base-path {base}",
         )
     named, _, revision = base.partition("@")
-    config = info.adapter
-    if not named and _REPO.fullmatch(info.base_hint) and not (source / info.base_hint).exists():
-        named = info.base_hint
+    config = run.adapter
+    if not named and _REPO.fullmatch(run.base_hint) and not (source / run.base_hint).exists():
+        named = run.base_hint
         origins.append(f"base {named} ({'adapter_config.json' if config else 'config.json'})")
     if not _REPO.fullmatch(named):
-        hint = f" (the directory names {info.base_hint!r})" if info.base_hint else ""
+        hint = f" (the directory names {run.base_hint!r})" if run.base_hint else ""
         raise UsageError(
             "HT009",
             f"which base model was this trained from{hint}?",

@@ -1,4 +1,4 @@
-"""From a run's directory to the files that are published: as they are, or merged."""
+"""From a run's directory to the files that are published: as they are, taken in, or merged."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any
 
 from hubtools.checkpoint.carry import publishable_files
 from hubtools.checkpoint.merging.merge import merge
+from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.family.manifest import Member
 from hubtools.progress import labelled
 from hubtools.release.context import Release
 from hubtools.release.freed import delete_files
+from hubtools.release.ingested import ingest_base, is_ingested
 
 
 @dataclass
@@ -38,7 +40,7 @@ def made_folder(member: Member, key: str, suffix: str = "") -> Path:
 
 
 def make_weights(release: Release, member: Member, key: str) -> Weights:
-    """Merge an adapter, or take the files as they are.
+    """Take a trainer's shards in, merge an adapter, or take the files as they are.
 
     Args:
         release: manifest, base, logs.
@@ -46,16 +48,45 @@ def make_weights(release: Release, member: Member, key: str) -> Weights:
         key: of the stage; names the folders that are written.
 
     Raises:
-        HubtoolsError: as `merge`; nothing half-written is left.
+        HubtoolsError: as `ingest` and `merge`; nothing half-written is left.
     """
     assert member.checkpoint is not None
     kind = release.family.manifest.family.kind
     weights = Weights(member.checkpoint)
+    if is_ingested(member.checkpoint):
+        _ingest(release, member, key, weights)
     if kind == "merged":
         _merge(release, member, key, weights)
-    else:
+    elif not weights.made:
         weights.files = _described(release, publishable_files(weights.folder, kind))
     return weights
+
+
+def merge_options(release: Release) -> MergeOptions:
+    """What the manifest decides about a merge."""
+    table = release.family.manifest.merge
+    return MergeOptions(
+        keep_tied=table.keep_tied, dtype=table.dtype, base_is_residual=table.base_is_residual
+    )
+
+
+def _ingest(release: Release, member: Member, key: str, weights: Weights) -> None:
+    from hubtools.checkpoint.ingesting.ingest import ingest
+
+    merged_later = release.family.manifest.family.kind == "merged"
+    out = made_folder(member, key, "-adapter" if merged_later else "")
+    table = release.family.manifest.ingest
+    _clear(release, key, out)
+    result = ingest(
+        weights.folder,
+        out,
+        base=ingest_base(release),
+        dtype=table.dtype,
+        lora_alpha=table.lora_alpha,
+        log=release.log(f"ingest-{member.id}"),
+        progress=labelled(release.progress, f"ingest {member.id}"),
+    )
+    _take(release, weights, out, result, "ingest")
 
 
 def _merge(release: Release, member: Member, key: str, weights: Weights) -> None:
@@ -63,9 +94,10 @@ def _merge(release: Release, member: Member, key: str, weights: Weights) -> None
     assert base is not None
     _clear(release, key, out)
     result = merge(
-        weights.folder,
+        [weights.folder],
         base,
         out,
+        options=merge_options(release),
         log=release.log(f"merge-{member.id}"),
         progress=labelled(release.progress, f"merge {member.id}"),
     )

@@ -11,6 +11,7 @@ from card_builders import (
     OTHER_PROTOCOL,
     SUITE,
     TEMPLATES,
+    WEIGHTS,
     comparison,
     evaluation,
     make_card,
@@ -22,7 +23,7 @@ from card_families import agent_family, airline_adapter
 from hubtools.card.lint import lint_card
 from hubtools.card.model import Base, CardInput, Provenance, Suite, Usage
 from hubtools.card.render import render_card
-from hubtools.facts import FactSet
+from hubtools.facts import Fact, FactSet, Source, Subject
 
 GOLDEN = Path(__file__).parent / "golden"
 VERDICT = {
@@ -115,12 +116,34 @@ def adapter_reported_only() -> CardInput:
     )
 
 
+def merged_from_shards() -> CardInput:
+    def fact(id: str, value: object) -> Fact:
+        source = Source(".hubtools/weights.json", "8d" * 32, f"/{id.replace('.', '/')}")
+        subject = Subject("plain/s4", weights=WEIGHTS["plain/s4"])
+        return Fact(id, value, "measured", source, subject)
+
+    note = "lm_head.weight and embed_tokens.weight are two tensors now"
+    values = {
+        "ingest.source": "verl-fsdp", "ingest.world_size": 8, "ingest.elements": 9216,
+        "ingest.rounded_elements": 8841, "ingest.dtypes_in": ["float32"],
+        "ingest.dtypes_out": ["bfloat16"],
+        "merge.tensors": 290, "merge.changed_tensors": 57, "merge.note.0": note,
+        "merge.arithmetic": "float32, rounded once to the dtype of the base",
+        "merge.kinds.q_proj.tensors": 28, "merge.kinds.q_proj.relative_change": 0.00512341,
+        "merge.kinds.q_proj.unmoved_share": 0.3217,
+        "merge.kinds.lm_head.tensors": 1, "merge.kinds.lm_head.unmoved_share": 0.0,
+    }  # fmt: skip
+    made = tuple(fact(id, value) for id, value in values.items())
+    return make_card(kind="merged", facts=FactSet(made), suites=(), prose={})
+
+
 CASES: dict[str, Callable[[], CardInput]] = {
     "full-within-noise": full_within_noise,
     "full-not-evaluated": full_not_evaluated,
     "merged-with-teacher": merged_with_teacher,
     "adapter-two-protocols": adapter_two_protocols,
     "adapter-reported-only": adapter_reported_only,
+    "merged-from-shards": merged_from_shards,
 }
 PUBLISHED: dict[str, Callable[[], CardInput]] = {
     "agent-s50": lambda: agent_family("r2e/s50"),

@@ -203,8 +203,9 @@ def test_an_odd_trainer_state_has_no_values(tmp_path: Path, log: Any) -> None:
 def test_facts_point_into_the_files(broken: Pair) -> None:
     _, adapter = broken
     (adapter / "trainer_state.json").write_text(json.dumps(STATE))
+    info = inspect_checkpoint(adapter)
     facts = checkpoint_facts(
-        inspect_checkpoint(adapter), member="a/s8", weights="0" * 64, path="runs/a"
+        info.trainer, info.adapter, run=adapter, member="a/s8", weights="0" * 64, path="runs/a"
     )
     found = {fact.id: (fact.value, fact.source.pointer) for fact in facts}
     assert found["train.optimizer_steps"] == (8, "/global_step")

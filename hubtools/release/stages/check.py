@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 from hubtools.card.reported import read_reported
+from hubtools.checkpoint.adapter import CONFIG, open_adapter
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.merging.plan import plan_merge
+from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
 from hubtools.family.manifest import Member
@@ -17,9 +20,12 @@ from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
 from hubtools.release.context import Release
 from hubtools.release.foresee import disclosed, foreseen, secrets_in_prose, strays
+from hubtools.release.ingested import ingest_findings, is_ingested, other_kind
+from hubtools.release.made_facts import claimed_step, trainer_state, weights_folder
 from hubtools.release.refuse import as_finding
 from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
+from hubtools.release.weights import merge_options
 
 
 def check_local(release: Release) -> list[Finding]:
@@ -59,6 +65,7 @@ def check_local(release: Release) -> list[Finding]:
         findings += _caught(lambda: read_reported(release.family.resolve(reported)))
     findings += secrets_in_prose(release.family)
     findings += strays(release.family)
+    findings += _unread(release)
     for member in release.targets:
         findings += _member(release, member)
         findings += _caught_all(lambda member=member: foreseen(release, member), member.id)  # type: ignore[misc]
@@ -83,6 +90,43 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
             member=member.id,
         )
         return
+    if is_ingested(checkpoint):
+        found = ingest_findings(release, member)
+    elif table.kind == "merged":
+        found = _to_merge(release, member, checkpoint)
+    else:
+        found = list(_as_it_is(release, member, checkpoint))
+    yield from found
+    if any(finding.level == "error" for finding in found):
+        return
+    yield from _caught_all(lambda: _step(release, member), member.id)
+    yield from disclosed(release, member)
+
+
+def _unread(release: Release) -> Iterator[Finding]:
+    """Options of the manifest that nothing reads."""
+    from hubtools.family.schema import IngestTable, MergeTable
+
+    manifest, members = release.family.manifest, release.family.members
+    runs = [member.checkpoint for member in members if member.checkpoint is not None]
+    unread = {
+        "merge": manifest.merge != MergeTable() and manifest.family.kind != "merged",
+        "ingest": manifest.ingest != IngestTable() and not any(map(is_ingested, runs)),
+    }
+    why = {"merge": 'only kind = "merged" does', "ingest": "no member is a trainer's sharded run"}
+    for table in filter(unread.get, unread):
+        yield Finding(
+            "HT530",
+            "warning",
+            f"nothing reads [{table}]: {why[table]}",
+            where=release.family.where(table),
+            next=f"remove [{table}] at {release.family.where(table)}",
+        )
+
+
+def _as_it_is(release: Release, member: Member, checkpoint: Path) -> Iterator[Finding]:
+    """A model or an adapter whose own files are published."""
+    kind = release.family.manifest.family.kind
     try:
         info = inspect_checkpoint(checkpoint)
     except HubtoolsError as error:
@@ -90,32 +134,53 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
         return
     # HT107, a local path as base: the manifest names the base, and what is published is rewritten.
     yield from (finding for finding in info.findings if finding.id != "HT107")
-    wanted = "full" if table.kind == "full" else "adapter"
-    if info.kind != wanted:
-        yield Finding(
-            "HT515",
-            "error",
-            f'kind = "{table.kind}" needs {wanted} checkpoints, but this one is {info.kind}',
-            where=str(checkpoint),
-            next=f"correct kind at {release.family.where('family', 'kind')}",
-            member=member.id,
-        )
+    if info.kind != kind:
+        yield other_kind(release.family, member, checkpoint, info.kind)
+
+
+def _to_merge(release: Release, member: Member, checkpoint: Path) -> list[Finding]:
+    """The whole plan where the base is here; else only whether this is an adapter."""
+    whole = any((checkpoint / name).is_file() for name in (SINGLE, INDEX))
+    if whole and not (checkpoint / CONFIG).is_file():
+        return [other_kind(release.family, member, checkpoint, "full")]
+
+    def plan() -> None:
+        adapter, base = open_adapter(checkpoint, release.scratch), release.base_path()
+        if base is not None and base.is_dir():
+            plan_merge([adapter], base, merge_options(release), log=release.log("names"))
+
+    return _caught(plan, member.id)
+
+
+def _step(release: Release, member: Member) -> Iterator[Finding]:
+    """What the trainer, the directory's name and the manifest say about the step must agree."""
+    trainer, claimed = trainer_state(release, member), claimed_step(weights_folder(release, member))
+    stated = trainer.global_step if trainer is not None else None
+    if trainer is not None and stated is not None:
+        where, what = str(trainer.path), "its trainer state"
+    elif claimed is not None:
+        stated, where, what = claimed.step, str(claimed.folder), "its directory's name"
+    else:
         return
-    stated = info.trainer.global_step if info.trainer else None
-    if None not in (stated, member.optimizer_step) and stated != member.optimizer_step:
+    if member.optimizer_step not in (None, stated):
         yield Finding(
             "HT516",
             "error",
-            f"{member.id} is declared as optimizer step {member.optimizer_step}, but its trainer"
-            f" state says {stated}",
-            where=str(checkpoint / "trainer_state.json"),
+            f"{member.id} is declared as optimizer step {member.optimizer_step}, but {what}"
+            f" says {stated}",
+            where=where,
             next=f"correct [inputs] checkpoint or [steps.{member.step}] in {release.family.path}",
             member=member.id,
         )
-    base = release.base_path()
-    if table.kind == "merged" and base is not None and base.is_dir():
-        yield from _caught(lambda: plan_merge(checkpoint, base), member.id)
-    yield from disclosed(release, member)
+    elif claimed is not None and claimed.step != stated:
+        yield Finding(
+            "HT528",
+            "warning",
+            f"the directory is called {claimed.folder.name}, but its trainer state says {stated}",
+            where=where,
+            next=f"rename {claimed.folder}, if it holds what its trainer state says",
+            member=member.id,
+        )
 
 
 def check_remote(release: Release) -> list[Finding]:

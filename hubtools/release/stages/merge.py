@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.facts import checkpoint_facts
+from hubtools.checkpoint.adapter import PICKLE, open_adapter
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.merging.merge import ENGINE_VERSION
 from hubtools.checkpoint.talk import TALK_VERSION, talk
+from hubtools.checkpoint.trainer import STATE
 from hubtools.digests import sha256_bytes, weights_digest
 from hubtools.errors import Finding
 from hubtools.family.manifest import Member
@@ -20,11 +22,13 @@ from hubtools.hub.model import LocalFile, RemoteState
 from hubtools.progress import labelled
 from hubtools.release.context import Release
 from hubtools.release.freed import missing
+from hubtools.release.ingested import ingest_inputs, is_ingested
+from hubtools.release.made_facts import PUBLISHED, made_facts, public_report, training_facts
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, input_digests, same_files
 from hubtools.release.stages.evaluate import Evaluate
 from hubtools.release.store import stage_key
-from hubtools.release.weights import make_weights
+from hubtools.release.weights import make_weights, merge_options
 
 
 class Merge(Stage):
@@ -44,23 +48,36 @@ class Merge(Stage):
         """Every file of the checkpoint, and of the base where it is read."""
         manifest = release.family.manifest.family
         kind, base = manifest.kind, release.base_path()
-        return {
+        checkpoint = _checkpoint(member)
+        inputs: dict[str, Any] = {
             "kind": kind,
             "names": [manifest.base.repo, manifest.base.revision],
             "engine": [ENGINE_VERSION, TALK_VERSION],
-            "checkpoint": input_digests(release, _checkpoint(member)),
             "base": input_digests(release, base) if base is not None and kind != "full" else {},
         }
+        if is_ingested(checkpoint):
+            inputs["ingest"] = ingest_inputs(release, member)
+            state = [f for f in checkpoint.glob(STATE) if f.is_file()]
+            inputs["checkpoint"] = {f.name: release.digests.sha256(f) for f in state}
+        elif kind == "merged":
+            inputs["checkpoint"] = _adapter_digests(release, checkpoint)
+        else:
+            inputs["checkpoint"] = input_digests(release, checkpoint)
+        if kind == "merged":
+            inputs["options"] = merge_options(release).to_json()
+        return inputs
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
         """What was done to the weights, and the first words they said."""
-        merged = outputs["reports"].get("merge")
-        done = f"{merged['changed_tensors']} tensors merged" if merged else "as it is"
+        reports = outputs["reports"]
+        taken = [f"{reports['ingest']['tensors']} tensors taken in"] if "ingest" in reports else []
+        merged = [f"{reports['merge']['changed_tensors']} merged"] if "merge" in reports else []
+        done = ", ".join([*taken, *merged]) or "as it is"
         return f"{done}; it loads and talks: {outputs['talk']['text'][:60]!r}"
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Merge in a child process (or take the files as they are), then load and talk."""
-        kind, checkpoint = release.family.manifest.family.kind, _checkpoint(member)
+        kind = release.family.manifest.family.kind
         weights = make_weights(release, member, key)
         said = talk(
             weights.folder,
@@ -72,19 +89,24 @@ class Merge(Stage):
         digest = weights_digest(
             {n: e["sha256"] for n, e in weights.files.items() if n.endswith(".safetensors")}
         )
-        info = inspect_checkpoint(checkpoint)
-        facts = checkpoint_facts(
-            info, member=member.id, weights=digest, path=release.relative(checkpoint)
-        )
+        facts = training_facts(release, member, weights, digest)
+        written: dict[str, Any] = {}
+        report = public_report(release, member, weights)
+        if report is not None:
+            written = _written(release, key, report)
+            facts += made_facts(report, json.loads(report), member.id, digest)
         return {
             "folder": release.stored(weights.folder),
             "files": _without_paths(release, weights.files, key),
             "made": weights.made,
             "weights": digest,
             "reports": weights.reports,
+            "report_file": written,
             "talk": said,
             # An adapter is often kept in another dtype than the weights it is merged into.
-            "dtype": said["dtype"] if kind == "merged" else info.dtype,
+            "dtype": said["dtype"]
+            if kind == "merged"
+            else inspect_checkpoint(weights.folder).dtype,
             "facts": [fact.to_json() for fact in facts],
         }
 
@@ -106,7 +128,8 @@ class Merge(Stage):
 
     def whole(self, release: Release, outputs: Mapping[str, Any]) -> bool:
         """The files are where they were, with the digests they had."""
-        return same_files(release, outputs["files"])
+        report = outputs["report_file"]
+        return same_files(release, outputs["files"] | ({PUBLISHED: report} if report else {}))
 
 
 def _pending_evaluation(release: Release, member: Member) -> bool:
@@ -136,6 +159,24 @@ def _holds(
 def _checkpoint(member: Member) -> Path:
     assert member.checkpoint is not None
     return member.checkpoint
+
+
+def _adapter_digests(release: Release, checkpoint: Path) -> dict[str, str]:
+    """An adapter's files, wherever in the directory it lies, and its pickle when that is read."""
+    adapter = open_adapter(checkpoint, release.scratch)
+    files = input_digests(release, checkpoint)
+    if adapter.path != checkpoint:
+        inside = input_digests(release, adapter.path)
+        files |= {f"{adapter.path.name}/{name}": digest for name, digest in inside.items()}
+    if adapter.weights.parent != adapter.path:
+        files[PICKLE] = release.digests.sha256(adapter.path / PICKLE)
+    return files
+
+
+def _written(release: Release, key: str, report: bytes) -> dict[str, Any]:
+    file = release.state / "published" / key[:16] / Path(PUBLISHED).name
+    write_atomic(file, report)
+    return {"size": len(report), "sha256": sha256_bytes(report), "source": release.stored(file)}
 
 
 def _without_paths(

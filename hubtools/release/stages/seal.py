@@ -19,6 +19,7 @@ from hubtools.hub.rules import plan_findings
 from hubtools.provenance.secrets import scan_bytes
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
+from hubtools.release.made_facts import PUBLISHED as WEIGHTS
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, same_files
 from hubtools.release.stages.evaluate import published_run
@@ -110,6 +111,9 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
     files = {
         name: (release.at(entry["source"]), entry["sha256"]) for name, entry in written.items()
     }
+    if merged["report_file"]:
+        entry = merged["report_file"]
+        files[WEIGHTS] = (release.at(entry["source"]), entry["sha256"])
     for target in (release.base_member, member):
         for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
             record = release.state / run["path"]
