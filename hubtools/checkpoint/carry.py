@@ -105,7 +105,9 @@ def small_files(
         data = file.read_bytes()
         if name == "config.json" and edits:
             data = edited(data, edits)
-        files[name] = SmallFile(data, "base" if base in file.parents else "adapter")
+        inside = [folder for folder in (base, *adapters) if folder in file.parents]
+        nearest = max(inside, key=lambda folder: len(folder.parts))
+        files[name] = SmallFile(data, "base" if nearest == base else "adapter")
     return files
 
 

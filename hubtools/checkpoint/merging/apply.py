@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TypeVar
 
 from hubtools.checkpoint.adapter import Adapter
-from hubtools.checkpoint.merging.dense import add_bias, add_embedding, add_linear, set_tokens
+from hubtools.checkpoint.merging.dense import (
+    add_bias,
+    add_embedding,
+    add_linear,
+    require_float,
+    set_tokens,
+)
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of
 from hubtools.checkpoint.merging.experts import Pair, placed_by_names, through_names
 from hubtools.checkpoint.merging.heads import adopt_head
@@ -182,8 +188,12 @@ class _Application:
         placement = placed_by_names(pairs, self._adapter.config, disk, self._names)
         for name, ops in placement.ops.items():
             draft = self._sketch.drafts[name]
+            require_float(draft)
             for module, op in zip(placement.origin[name], ops, strict=True):
                 magnitude = modules[module].get("magnitude")
+                if magnitude is not None and magnitude.entry.elements != op.b.shape[0]:
+                    what = f"DoRA on {module}, which is stored in several tensors"
+                    raise needs_peft(self._adapter, self._sketch.base, what)
                 draft.ops.append(op if magnitude is None else replace(op, magnitude=magnitude))
             draft.kind = draft.kind or placement.kinds[name]
         for sentence in placement.notes:

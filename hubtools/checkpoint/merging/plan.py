@@ -187,7 +187,7 @@ def require_sixteen_bits(draft: Sketch, adapters: Sequence[Adapter]) -> None:
         if _QUANTISED_NAME.search(adapter.config.base):
             draft.note(
                 f"the adapter names a quantised base ({adapter.config.base}); it is merged into"
-                f" the full weights of {draft.base.name}, which training did not see"
+                " the full weights of the base, which training did not see"
             )
 
 

@@ -29,8 +29,8 @@ def replicate_layers(sketch: Sketch, adapter: Adapter) -> None:
         if match := _LAYER.fullmatch(name):
             layers.setdefault(int(match["index"]), []).append((match["rest"], draft))
     count = sketch.config.get("num_hidden_layers")
-    order = _order(stated)
-    if not order or count != len(layers) or not set(order) <= layers.keys():
+    order = _order(stated, len(layers))
+    if not order or layers.keys() != set(range(len(layers))) or count != len(layers):
         raise refuse(
             "HT141",
             f"layer_replication {stated!r} cannot be followed: the base has {len(layers)} layers"
@@ -43,13 +43,15 @@ def replicate_layers(sketch: Sketch, adapter: Adapter) -> None:
     sketch.note(f"layers are replicated: {count} become {len(order)}, each with its own weights")
 
 
-def _order(stated: Any) -> list[int]:
-    """Base layer of each new layer; empty when the map is not one."""
+def _order(stated: Any, count: int) -> list[int]:
+    """Base layer of each new layer; empty when the map is not one of `count` layers."""
     if not isinstance(stated, list):
         return []
     order: list[int] = []
     for span in stated:
         if not isinstance(span, list) or len(span) != 2 or not all(type(i) is int for i in span):
+            return []
+        if not 0 <= span[0] <= span[1] <= count:
             return []
         order += range(*span)
     return order

@@ -20,8 +20,7 @@ def plan_summary(layout: Layout, weights: Weights) -> dict[str, Any]:
     base = weights.tensors()
     outputs = layout.outputs()
     homes = {header.path for header in weights.headers.values()}
-    touched = [output for output in outputs if output.kind or not output.untouched]
-    trained = [output for output in touched if output.ops or output.source.path not in homes]
+    trained = [output for output in outputs if output.ops or output.source.path not in homes]
     low_rank = [op for output in outputs for op in output.ops if isinstance(op, LowRank)]
     names = {output.name for output in outputs}
     return {

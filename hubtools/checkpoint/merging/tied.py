@@ -12,7 +12,7 @@ from collections.abc import Mapping, Set
 from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.merging.config_edits import everywhere
 from hubtools.checkpoint.merging.dense import token_rows
-from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of, module_of
+from hubtools.checkpoint.merging.drafts import Draft, Sketch, module_of
 from hubtools.checkpoint.merging.recipe import Stored
 from hubtools.checkpoint.names import NameMap
 
@@ -130,12 +130,12 @@ def _keep(group: list[Draft]) -> None:
 def _untie(sketch: Sketch, group: list[Draft]) -> None:
     said = everywhere(sketch.config, "tie_word_embeddings")
     sketch.edits.update(dict.fromkeys({"tie_word_embeddings", *said}, False))
-    for draft in group:
-        draft.kind = draft.kind or kind_of(draft.name)
     names = " and ".join(draft.name for draft in group)
+    may_stay = all(_same_start(group[0], draft) for draft in group[1:])
+    choice = "; --keep-tied keeps one, as PEFT merges" if may_stay else ""
     sketch.note(
         f"{names} were one tensor; trained apart they are two now (tie_word_embeddings is false),"
-        " as in the adapter's forward pass; --keep-tied keeps one, as PEFT merges"
+        f" as in the adapter's forward pass{choice}"
     )
 
 

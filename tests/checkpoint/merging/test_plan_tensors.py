@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from our_merge import no_processes
 from safetensors.torch import load_file, save_file
 from zoo import Zoo
 
@@ -125,3 +126,17 @@ def test_one_tensor_under_two_spellings(zoo: Zoo, tmp_path: Path) -> None:
 def test_prefixes_are_cut_only_at_the_front() -> None:
     assert plain_name("base_model.model.model.layers.0.x") == "model.layers.0.x"
     assert plain_name("model.base_model.model.x") == "model.base_model.model.x"
+
+
+@pytest.mark.parametrize(("kind", "inner"), [("llama", "model."), ("gpt2", "transformer.")])
+def test_adapters_of_the_model_without_its_head(
+    zoo: Zoo, tmp_path: Path, kind: str, inner: str
+) -> None:
+    base, adapter = zoo.pair(kind, "plain")
+    copy = Path(shutil.copytree(adapter, tmp_path / "adapter"))
+    file = copy / "adapter_model.safetensors"
+    tensors = {name.replace(f".model.{inner}", ".model."): t for name, t in load_file(file).items()}
+    save_file(tensors, file)
+    with no_processes():
+        found = recipes(planned(base, copy, tmp_path))
+        assert found == recipes(planned(base, adapter, tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -123,3 +124,30 @@ def test_an_untouched_tie_is_not_looked_at(zoo: Zoo) -> None:
     assert made.names is None
     assert made.layout.index_bytes is None
     assert all(isinstance(op, LowRank) for o in made.layout.outputs() for op in o.ops)
+
+
+def test_the_choice_is_offered_only_where_there_is_one(zoo: Zoo) -> None:
+    assert not any("--keep-tied" in note for note in plan(zoo, "save both").notes)
+
+
+@pytest.mark.parametrize(("keep", "on_head", "on_embedding"), [(False, 1, 0), (True, 1, 1)])
+def test_a_base_that_stores_both_although_they_are_one(
+    zoo: Zoo, tmp_path: Path, keep: bool, on_head: int, on_embedding: int
+) -> None:
+    original, adapter = zoo.pair("qwen2", "head")
+    base = Path(shutil.copytree(original, tmp_path / "base"))
+    tensors = load_file(base / "model.safetensors")
+    tensors[HEAD] = tensors[EMBEDDING].clone()
+    save_file(tensors, base / "model.safetensors", metadata={"format": "pt"})
+    made = plan_merge([open_adapter(adapter, tmp_path)], base, MergeOptions(keep_tied=keep))
+    assert len(output(made, HEAD).ops) == on_head
+    assert len(output(made, EMBEDDING).ops) == on_embedding
+    assert made.config_edits == ({} if keep else {"tie_word_embeddings": False})
+    assert all(file.like is not None for file in made.layout.files)
+
+
+def test_a_trainer_that_ties_only_by_known_names_left_these_apart(zoo: Zoo) -> None:
+    # PEFT does not know GPT-2's wte as an embedding: its head stays as it was in training.
+    made = plan(zoo, "tied embedding", kind="gpt2")
+    assert made.to_json()["added"] == [HEAD]
+    assert output(made, HEAD).untouched
