@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hubtools.checkpoint.carry import belongs
+from hubtools.checkpoint.found import Found
 from hubtools.checkpoint.identity import published_config
-from hubtools.checkpoint.kinds import TrainerShards
 from hubtools.checkpoint.leaks import Leak, identity
-from hubtools.checkpoint.stored import Stored, as_finding
+from hubtools.checkpoint.stored import as_finding
 from hubtools.checkpoint.trainer import STATE
 from hubtools.checkpoint.unpickle import read_pickle, texts
 from hubtools.errors import CheckError, Finding
@@ -56,8 +56,7 @@ def text_leaks(
     text = data[:TEXT_LIMIT].decode("utf-8", errors="replace")
     if scan is not None:
         for finding in scan(name, text):
-            what = finding.message.removesuffix(" would be published")
-            yield Leak("secret", name, finding.where.rpartition(":")[2], what, published)
+            yield _secret(finding, name, finding.where.rpartition(":")[2], published)
     value = None
     if name.endswith(".json"):
         try:
@@ -76,19 +75,15 @@ def pickle_leaks(
     Raises:
         CheckError: HT180 it cannot be read safely.
     """
-    places = list(texts(read_pickle(path)))
-    if scan is not None:
-        for place, text in places:
-            for finding in scan(name, text):
-                what = finding.message.removesuffix(" would be published")
-                yield Leak("secret", name, place, what, published)
-    yield from _known(name, places, published)
+    yield from _values(name, list(texts(read_pickle(path))), published, scan)
 
 
-def metadata_leaks(name: str, metadata: Mapping[str, str]) -> Iterator[Leak]:
+def metadata_leaks(
+    name: str, metadata: Mapping[str, str], *, scan: Scan | None = None
+) -> Iterator[Leak]:
     """What the texts in the header of a weight file give away."""
     places = [(f"__metadata__/{key[:80]}", text) for key, text in metadata.items()]
-    yield from _known(name, places, published=True)
+    yield from _values(name, places, True, scan)
 
 
 def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> list[Finding]:
@@ -115,30 +110,20 @@ def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> l
 
 
 def find_leaks(
-    root: Path,
-    files: Mapping[str, int],
-    kind: str,
-    stored: Stored,
-    shards: TrainerShards | None,
-    *,
-    scan: Scan | None,
-    public: bool,
+    found: Found, kind: str, *, scan: Scan | None, public: bool
 ) -> tuple[list[Leak], list[Finding]]:
     """What a directory gives away, and HT180 for a pickle that could not be read.
 
     Args:
-        root: the directory.
-        files: name → bytes of what it holds.
+        found: the directory.
         kind: what it is.
-        stored: the headers of its weights.
-        shards: the trainer shards in it; configuration lies beside them.
         scan: finds secrets.
         public: whether every file is published already.
     """
     leaks: list[Leak] = []
     unread: list[Finding] = []
-    folders = {""} if shards is None else {"", *_beside(root, shards)}
-    for name, size in files.items():
+    root, folders = found.root, {"", *_beside(found)}
+    for name, size in found.files.items():
         folder, _, last = name.rpartition("/")
         near = folder in folders or (public and name.count("/") < 3)
         published = public or belongs(last, kind) or last == "README.md"
@@ -150,16 +135,20 @@ def find_leaks(
         elif near and (published or last == STATE) and is_text(last) and size <= TEXT_LIMIT:
             data = (root / name).read_bytes()
             leaks += text_leaks(name, data, published=published, scan=scan)
-    for name, header in stored.headers.items():
-        leaks += metadata_leaks(name, header.metadata)
-    for info in stored.ggufs:
-        leaks += metadata_leaks(info.path.name, info.texts)
+    for name, header in found.stored.headers.items():
+        leaks += metadata_leaks(name, header.metadata, scan=scan)
+    for info in found.stored.ggufs:
+        leaks += metadata_leaks(info.path.name, info.texts, scan=scan)
     return leaks, unread
 
 
-def _beside(root: Path, shards: TrainerShards) -> list[str]:
-    folders = (shards.folder, shards.folder / "huggingface", shards.folder / "lora_adapter")
-    return [folder.relative_to(root).as_posix().removeprefix(".") for folder in folders]
+def _beside(found: Found) -> list[str]:
+    """Folders near a trainer's shards whose texts are published with them."""
+    if found.shards is None:
+        return []
+    folder = found.shards.folder
+    near = (folder, folder / "huggingface", folder / "lora_adapter")
+    return [path.relative_to(found.root).as_posix() for path in near]
 
 
 def leak_finding(leak: Leak, *, root: Path | None = None) -> Finding:
@@ -177,6 +166,21 @@ def leak_finding(leak: Leak, *, root: Path | None = None) -> Finding:
     if leak.published:
         return Finding("HT175", "warning", message, where=place, next=fix)
     return Finding("HT176", "info", f"{message} (not published)", where=place, next="")
+
+
+def _values(
+    name: str, places: Sequence[tuple[str, str]], published: bool, scan: Scan | None
+) -> Iterator[Leak]:
+    for place, text in places if scan is not None else ():
+        assert scan is not None
+        for finding in scan(name, text):
+            yield _secret(finding, name, place, published)
+    yield from _known(name, places, published)
+
+
+def _secret(finding: Finding, name: str, place: str, published: bool) -> Leak:
+    what = finding.message.removesuffix(" would be published")
+    return Leak("secret", name, place, what, published)
 
 
 def _known(name: str, places: Iterable[tuple[str, str]], published: bool) -> Iterator[Leak]:

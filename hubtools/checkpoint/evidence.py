@@ -5,56 +5,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint import adapter as adapters
-from hubtools.checkpoint.adapter import AdapterConfig
-from hubtools.checkpoint.describe import Inside, Kind
-from hubtools.checkpoint.kinds import TrainerShards, named_step, trainer_shards
+from hubtools.checkpoint.describe import Kind
+from hubtools.checkpoint.found import Found
 from hubtools.checkpoint.quantised import Quantisation
 from hubtools.checkpoint.shards import INDEX, SINGLE
-from hubtools.checkpoint.stored import SHARD, Stored
+from hubtools.checkpoint.stored import SHARD
 
-_PICKLED = re.compile(r"(?:pytorch_model.*|adapter_model|model)\.bin|consolidated.*\.pth|model\.pt")
 _FRONT = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
 _RECORD_LIMIT = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What `look` found, before it is given a name.
+def decide(found: Found, how: Quantisation | None) -> tuple[Kind, str]:
+    """What it is, and the files or fields that say so.
 
     Args:
-        files: name → bytes.
-        inside: checkpoints in folders below.
+        found: the directory.
+        how: its quantisation.
     """
-
-    root: Path
-    files: Mapping[str, int]
-    stored: Stored
-    shards: TrainerShards | None
-    adapter: AdapterConfig | None
-    quantisation: Quantisation | None
-    inside: tuple[Inside, ...]
-
-
-def pickled_weights(files: Mapping[str, int]) -> list[str]:
-    """Names of weight files that are pickles."""
-    return [name for name in files if _PICKLED.fullmatch(name)]
-
-
-def decide(found: Found) -> tuple[Kind, str]:
-    """What it is, and the files or fields that say so."""
     if found.adapter is not None:
         return "adapter", adapters.CONFIG
     weights = [n for n in found.files if "/" not in n and n.endswith(".safetensors")]
     shards = [name for name in weights if SHARD.fullmatch(name)]
     model = next((name for name in (SINGLE, INDEX, *shards) if name in found.files), "")
     if "config.json" in found.files and model:
-        if found.quantisation is not None:
-            return "quantised", found.quantisation.source
+        if how is not None:
+            return "quantised", how.source
         record = _merge_record(found.root, found.files)
         if record:
             return "merged", record
@@ -64,39 +43,25 @@ def decide(found: Found) -> tuple[Kind, str]:
         return found.shards.kind, (found.shards.folder / first).relative_to(found.root).as_posix()
     if found.stored.ggufs or any(name.endswith(".gguf") for name in found.files):
         return "gguf", next(name for name in found.files if name.endswith(".gguf"))
-    pickles = pickled_weights(found.files)
-    if "config.json" in found.files and pickles and not weights:
-        return "pickle", f"config.json and {pickles[0]}"
-    if weights or pickles:
-        return "consolidated", [*weights, *pickles][0]
+    if "config.json" in found.files and found.pickles and not weights:
+        return "pickle", f"config.json and {found.pickles[0]}"
+    if weights or found.pickles:
+        return "consolidated", [*weights, *found.pickles][0]
     if found.inside:
         return "run", found.inside[0].name
     return "unknown", ""
 
 
-def inside(root: Path, shards: TrainerShards | None) -> tuple[Inside, ...]:
-    """Checkpoints in the folders of `root`, and beside verl's shards; by step, then name."""
-    folders = [folder for folder in root.iterdir() if folder.is_dir()]
-    if shards is not None:
-        folders = [shards.folder / name for name in ("huggingface", "lora_adapter")]
-    found = [
-        Inside(folder.relative_to(root).as_posix(), kind, named_step(folder.name))
-        for folder in folders
-        if folder.is_dir() and (kind := _glance(folder)) is not None
-    ]
-    return tuple(sorted(found, key=lambda one: (one.step is None, one.step or 0, one.name)))
-
-
-def named_base(
-    root: Path, adapter: AdapterConfig | None, config: Mapping[str, Any], files: Mapping[str, int]
-) -> tuple[str, str, str]:
+def named_base(found: Found) -> tuple[str, str, str]:
     """The base it names: name, revision, and the file and field that name it."""
+    adapter = found.adapter
     if adapter is not None and adapter.base:
         return adapter.base, adapter.revision, f"{adapters.CONFIG}:/base_model_name_or_path"
-    if isinstance(named := config.get("_name_or_path"), str) and named:
-        return named, "", "config.json:/_name_or_path"
-    if 0 < files.get("README.md", 0) < _RECORD_LIMIT:
-        text = (root / "README.md").read_text(encoding="utf-8", errors="replace")
+    if isinstance(named := found.config.get("_name_or_path"), str) and named:
+        file = (found.home / "config.json").relative_to(found.root).as_posix()
+        return named, "", f"{file}:/_name_or_path"
+    if 0 < found.files.get("README.md", 0) < _RECORD_LIMIT:
+        text = (found.root / "README.md").read_text(encoding="utf-8", errors="replace")
         named = _front_matter_base(text)
         if named:
             return named, "", "README.md: base_model"
@@ -116,18 +81,6 @@ def _front_matter_base(text: str) -> str:
     named = fields.get("base_model") if isinstance(fields, dict) else None
     first = named[0] if isinstance(named, list) and named else named
     return first if isinstance(first, str) else ""
-
-
-def _glance(folder: Path) -> Kind | None:
-    """What a folder is, by names alone."""
-    if (folder / adapters.CONFIG).is_file():
-        return "adapter"
-    if (folder / "config.json").is_file() and any(
-        (folder / name).is_file() for name in (SINGLE, INDEX)
-    ):
-        return "full"
-    shards = trainer_shards(folder)
-    return shards.kind if shards is not None else None
 
 
 def _merge_record(root: Path, files: Mapping[str, int]) -> str:

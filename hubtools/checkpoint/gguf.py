@@ -113,32 +113,10 @@ def parse_gguf(path: Path, stream: IO[bytes], size: int) -> GgufInfo:
     if max(tensors, pairs) > _COUNT_LIMIT:
         raise ValueError(f"{tensors} tensors and {pairs} values")
     fields = {reader.text(): reader.value(reader.number("I")) for _ in range(pairs)}
-    dtypes: dict[str, tuple[int, int]] = {}
-    places: list[tuple[int, int, str]] = []
-    names: Counter[str] = Counter()
-    for _ in range(tensors):
-        name = reader.text()
-        names[name] += 1
-        shape = [reader.number("Q") for _ in range(_few(reader.number("I"), 8))]
-        kind, offset = reader.number("I"), reader.number("Q")
-        elements = math.prod(shape)
-        label, block, block_bytes = _TYPES.get(kind, (f"type {kind}", 0, 0))
-        if block and shape and shape[0] % block:
-            raise ValueError(f"{name}: rows of {shape[0]} elements in blocks of {block}")
-        places.append((offset, offset + (elements // block * block_bytes if block else 0), name))
-        count, total = dtypes.get(label, (0, 0))
-        dtypes[label] = (count + 1, total + elements)
-    twin = next((name for name, count in names.items() if count > 1), None)
-    if twin is not None:
-        raise ValueError(f"{twin!r} is there twice")
+    dtypes, end = _tensors(reader, tensors)
     alignment = fields.get("general.alignment", _ALIGNMENT)
     if type(alignment) is not int or alignment < 1:
         raise ValueError(f"alignment {alignment!r}")
-    end = 0
-    for begin, stop, name in sorted(places):
-        if begin < end:
-            raise ValueError(f"{name} begins at byte {begin} of the data, inside another tensor")
-        end = stop
     start = -(-reader.position // alignment) * alignment
     if tensors and start + end > size:
         raise ValueError(f"tensors end at byte {start + end}, the file at {size}")
@@ -154,6 +132,32 @@ def parse_gguf(path: Path, stream: IO[bytes], size: int) -> GgufInfo:
         dtypes=dtypes,
         texts={key: text for key, text in fields.items() if isinstance(text, str)},
     )
+
+
+def _tensors(reader: _Reader, count: int) -> tuple[dict[str, tuple[int, int]], int]:
+    """Read the tensor descriptions: elements by type, and where the data ends."""
+    dtypes: dict[str, tuple[int, int]] = {}
+    places: list[tuple[int, int, str]] = []
+    for _ in range(count):
+        name = reader.text()
+        shape = [reader.number("Q") for _ in range(_few(reader.number("I"), 8))]
+        kind, offset = reader.number("I"), reader.number("Q")
+        elements = math.prod(shape)
+        label, block, block_bytes = _TYPES.get(kind, (f"type {kind}", 0, 0))
+        if block and shape and shape[0] % block:
+            raise ValueError(f"{name}: rows of {shape[0]} elements in blocks of {block}")
+        places.append((offset, offset + (elements // block * block_bytes if block else 0), name))
+        tensors, total = dtypes.get(label, (0, 0))
+        dtypes[label] = (tensors + 1, total + elements)
+    names = Counter(name for _, _, name in places)
+    if twin := next((name for name, times in names.items() if times > 1), None):
+        raise ValueError(f"{twin!r} is there twice")
+    end = 0
+    for begin, stop, name in sorted(places):
+        if begin < end:
+            raise ValueError(f"{name} begins at byte {begin} of the data, inside another tensor")
+        end = stop
+    return dtypes, end
 
 
 class _Reader:
