@@ -13,6 +13,7 @@ from typing import Literal
 
 from hubtools.checkpoint.adapter import AdapterConfig
 from hubtools.checkpoint.merging.recipe import Factor, LowRank, Stored
+from hubtools.checkpoint.merging.refusals import OTHER_BASE, incomplete, refuse, trained_on
 from hubtools.checkpoint.names import NameMap, Part
 from hubtools.errors import CheckError
 
@@ -92,8 +93,8 @@ def placed_by_names(
         names: of the base, asked for `questions` of these modules.
 
     Raises:
-        CheckError: HT113 a pair of another shape, HT114 of another rank, HT163 a parameter whose
-            stored tensors cannot be told apart.
+        CheckError: HT113 a pair of another shape, HT114 of another rank, HT116 an alpha of 0,
+            HT163 a parameter whose stored tensors cannot be told apart.
     """
     placer = _Placer(config, disk, names)
     chains: dict[str, list[Pair]] = {}
@@ -127,6 +128,7 @@ class _Placer:
     _ops: dict[str, list[tuple[str, LowRank]]] = field(default_factory=dict)
     _notes: dict[str, None] = field(default_factory=dict)
     _homeless: list[str] = field(default_factory=list)
+    _by_page: dict[str, dict[int | None, list[Part]]] = field(default_factory=dict)
 
     def placement(self) -> Placement:
         """All that was placed."""
@@ -200,7 +202,7 @@ class _Placer:
             # that order come first.
             leaves = " inside ".join(name.rpartition(".")[2] for name in choices[0])
             self._notes[
-                f"the adapter does not say which parameter of {_last_word(module)} is which, and "
+                f"the adapter does not say which parameter of {module} is which, and "
                 f"the shapes fit both ways: taken as PEFT nests them, {leaves}"
             ] = None
         for pair, target in zip(chain, choices[0], strict=True):
@@ -235,9 +237,7 @@ class _Placer:
 
     def _emit(self, pair: Pair, region: _Region, a: Factor, b: Factor, scaling: float) -> None:
         """One op for each stored tensor that holds some of the region."""
-        for part in self.names.parameters[region.parameter]:
-            if part.page is not None and part.page != region.page:
-                continue
+        for part in self._parts(region):
             if region.in_out and part.rows != (0, self.names.shapes[region.parameter][-2]):
                 raise self._mixed(region.parameter, f"{part.disk} holds some of its inputs")
             cut = _cut(part, region, a, b)
@@ -257,6 +257,15 @@ class _Placer:
                 rows=None if rows == (0, outputs) else rows,
             )
             self._ops.setdefault(part.disk, []).append((pair.module, op))
+
+    def _parts(self, region: _Region) -> list[Part]:
+        """The stored tensors that have some of a page; looked up once for all pages."""
+        by_page = self._by_page.get(region.parameter)
+        if by_page is None:
+            by_page = self._by_page[region.parameter] = {}
+            for part in self.names.parameters[region.parameter]:
+                by_page.setdefault(part.page, []).append(part)
+        return [part for page in {None, region.page} for part in by_page.get(page, ())]
 
     def _rounding(self, target: str, module: str) -> Literal["once", "twice"]:
         layer = self.names.modules.get(target.rpartition(".")[0]) in _LAYERS
@@ -279,15 +288,13 @@ class _Placer:
     def _scaling(self, pair: Pair, key: str, pages: int) -> float:
         rank, found = self.config.rank_of(key), pair.a.entry.shape[0] // pages
         if rank != found or pair.b.entry.shape[1] != pair.a.entry.shape[0]:
-            what = f"{key}: rank {rank} by adapter_config.json, {found} in the file"
-            raise CheckError(
-                "HT114",
-                "the adapter file is not complete",
-                where=str(pair.a.path),
-                detail=(what, "Nothing was written."),
-                next="save the adapter again from the training run",
-            )
-        return self.config.scaling_of(key)
+            what = f"{key}: rank {rank} by adapter_config.json, {_shapes(pair)}"
+            raise incomplete(self.config.path, what)
+        scaling = self.config.scaling_of(key)
+        if scaling == 0:
+            why = f"{key}: lora_alpha is 0, so the merge would change nothing"
+            raise refuse("HT116", why, self.config.path, "write the alpha used in training there")
+        return scaling
 
     def _stored(self, target: str) -> bool:
         if target in self.names.unplaced:
@@ -295,27 +302,13 @@ class _Placer:
         return target in self.names.parameters
 
     def _mixed(self, target: str, why: str) -> CheckError:
-        return CheckError(
-            "HT163",
-            f"how {target} is stored cannot be followed",
-            where=str(self.config.path),
-            detail=(why, "Nothing was written."),
-            next="merge with PEFT itself: run the same command with --engine peft",
-        )
+        fix = "merge with PEFT itself: run the same command with --engine peft"
+        what = f"how {target} is stored cannot be followed"
+        return refuse("HT163", what, self.config.path, fix, why)
 
     def _wrong(self, pair: Pair, what: str) -> CheckError:
-        trained = f"lora_A {list(pair.a.entry.shape)}, lora_B {list(pair.b.entry.shape)}"
-        return CheckError(
-            "HT113",
-            f"wrong base: {pair.module} was trained for another shape ({trained})",
-            where=str(pair.a.path),
-            detail=(
-                what,
-                f"adapter_config.json names as base: {self.config.base or '(nothing)'}",
-                "Nothing was written.",
-            ),
-            next="name the base the adapter was trained on: --base DIR",
-        )
+        trained = f"wrong base: {pair.module} was trained for another shape ({_shapes(pair)})"
+        return refuse("HT113", trained, pair.a.path, OTHER_BASE, what, trained_on(self.config))
 
 
 def kind_of(disk: str) -> str:
@@ -348,8 +341,8 @@ def _unwrapped(module: str) -> str:
     return module
 
 
-def _last_word(module: str) -> str:
-    return module.rpartition(".")[2]
+def _shapes(pair: Pair) -> str:
+    return f"lora_A {list(pair.a.entry.shape)}, lora_B {list(pair.b.entry.shape)}"
 
 
 def _ends_with(name: str, end: str) -> bool:
