@@ -82,44 +82,49 @@ def from_base(base: Path, config: Mapping[str, Any]) -> Expected:
     )
 
 
-def from_transformers(folder: Path) -> Expected:
-    """The layout of the class that `folder/config.json` names.
+def from_transformers(folder: Path) -> tuple[Expected, ...]:
+    """The layouts of the class that `folder/config.json` names; the usual one first.
+
+    There are two where a part of the model may be stored under a prefix or without it: transformers
+    loads both, and only the base's files can say which one people have.
 
     Raises:
         CheckError: HT173 when this transformers does not know it, or cannot say how it is saved.
     """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import PrefixChange
+
+    model = _meta_model(folder)
+    layouts = [_layout(folder, model)]
+    conversions = get_model_conversion_mapping(model, add_legacy=False)
+    if any(isinstance(conversion, PrefixChange) for conversion in conversions):
+        # What a loaded model remembers; one that was made anew takes no prefix for granted.
+        model._weight_conversions = conversions
+        layouts.append(_layout(folder, model))
+    return tuple(layouts)
+
+
+def _layout(folder: Path, model: Any) -> Expected:
     import torch
     from transformers.core_model_loading import revert_weight_conversion
 
-    model = _meta_model(folder)
     ties: dict[str, str] = getattr(model, "all_tied_weights_keys", None) or {}
     state = model.state_dict()
     tied = {name: source for name, source in ties.items() if name in state and source in state}
-    kept = {name: tensor for name, tensor in state.items() if name not in tied}
     # Distinct storages, whatever the model shares: a storage then names one tensor.
-    kept = {name: torch.empty_like(tensor, device="meta") for name, tensor in kept.items()}
-    owners = {tensor.untyped_storage()._cdata: name for name, tensor in kept.items()}
+    kept = {
+        name: torch.empty_like(tensor, device="meta")
+        for name, tensor in state.items()
+        if name not in tied
+    }
     try:
         with _views_for_copies():
             saved = revert_weight_conversion(model, dict(kept))
     except Exception as error:  # transformers' own operations; any of them may refuse
         raise _unknown(folder, f"its saving conversions cannot be traced: {error}") from error
-    disk = {}
-    for name, tensor in saved.items():
-        owner = owners.get(tensor.untyped_storage()._cdata)
-        if owner is None or not tensor.is_contiguous():
-            raise _unknown(folder, f"{name} is no plain part of an in-memory tensor")
-        disk[name] = View(owner, int(tensor.storage_offset()), tuple(tensor.shape))
-    if sum(tensor.numel() for tensor in saved.values()) != sum(
-        tensor.numel() for tensor in kept.values()
-    ):
-        raise _unknown(folder, "its on-disk tensors do not hold all of the in-memory ones")
+    disk = _views(folder, kept, saved)
     patterns = [re.compile(rf"(^|\.){re.escape(name)}(\.|$)") for name in _wide_modules(model)]
-    wide = {
-        name
-        for name, view in disk.items()
-        if any(pattern.search(view.source) for pattern in patterns)
-    }
+    wide = [n for n, view in disk.items() if any(p.search(view.source) for p in patterns)]
     return Expected(
         memory={name: tuple(tensor.shape) for name, tensor in state.items()},
         disk=disk,
@@ -127,6 +132,21 @@ def from_transformers(folder: Path) -> Expected:
         wide=frozenset(wide),
         origin=f"transformers' {type(model).__name__}",
     )
+
+
+def _views(folder: Path, kept: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, View]:
+    """Where each on-disk tensor lies in an in-memory one."""
+    owners = {tensor.untyped_storage()._cdata: name for name, tensor in kept.items()}
+    disk = {}
+    for name, tensor in saved.items():
+        owner = owners.get(tensor.untyped_storage()._cdata)
+        if owner is None or not tensor.is_contiguous():
+            raise _unknown(folder, f"{name} is no plain part of an in-memory tensor")
+        disk[name] = View(owner, int(tensor.storage_offset()), tuple(tensor.shape))
+    sizes = [sum(tensor.numel() for tensor in side.values()) for side in (kept, saved)]
+    if sizes[0] != sizes[1]:
+        raise _unknown(folder, "its on-disk tensors do not hold all of the in-memory ones")
+    return disk
 
 
 def _meta_model(folder: Path) -> Any:

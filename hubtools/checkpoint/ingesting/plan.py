@@ -179,13 +179,16 @@ def _match(
     source: Source, shapes: Shapes, config: Path, base: Path | None, fields: Mapping[str, Any]
 ) -> tuple[Expected, Match]:
     """The base's own layout when it fits, else the one transformers knows."""
+    known: set[str] = set()
     if base is not None and any((base / name).is_file() for name in (SINGLE, INDEX)):
         expected = from_base(base, fields)
         found = match(expected, shapes)
         if not found.problems:
             return expected, found
-    expected = from_transformers(config)
-    found = match(expected, shapes)
+        known = set(expected.disk)
+    layouts = sorted(from_transformers(config), key=lambda one: set(one.disk) != known)
+    tries = [(one, match(one, shapes)) for one in layouts]
+    expected, found = min(tries, key=lambda one: len(one[1].problems))
     if found.problems:
         more = len(found.problems) - _LISTED
         listed = (*found.problems[:_LISTED], *((f"and {more} more",) if more > 0 else ()))

@@ -98,9 +98,10 @@ def test_killed_anywhere(
         stamps = {n: (work / "files" / n).stat().st_mtime_ns for n in finished(work)}
         if child.poll() is None:
             os.killpg(child.pid, signal.SIGKILL)
-            child.communicate()
+            child.wait()
             assert not out.exists()
             resumed += len(stamps)
+        child.communicate()
     kept = {name: (work / "files" / name).stat().st_mtime_ns for name in finished(work)}
     assert ingest(run, out, base=base, dtype="bfloat16", log=tmp_path / "log") == undisturbed
     assert resumed > 0
