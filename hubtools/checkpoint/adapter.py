@@ -17,26 +17,6 @@ CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 PICKLE = "adapter_model.bin"
 
-# Fields of LoraConfig that say nothing about the arithmetic, or that the formula below honours.
-_HARMLESS = frozenset({
-    "task_type", "peft_type", "auto_mapping", "peft_version", "base_model_name_or_path", "revision",
-    "inference_mode", "r", "target_modules", "exclude_modules", "lora_alpha", "lora_dropout",
-    "use_rslora", "init_lora_weights", "layers_to_transform", "layers_pattern", "rank_pattern",
-    "alpha_pattern", "megatron_core", "eva_config", "qalora_group_size", "runtime_config",
-})  # fmt: skip
-_SAME_BASE_STARTS = (True, False, "true", "gaussian", "eva", "orthogonal")
-_NAMES = {
-    "use_dora": "DoRA",
-    "lora_bias": "LoRA with a bias of its own",
-    "modules_to_save": "modules trained whole (modules_to_save)",
-    "layer_replication": "replicated layers",
-    "target_parameters": "LoRA on expert parameters (target_parameters)",
-    "trainable_token_indices": "trained token rows",
-    "fan_in_fan_out": "transposed layers (fan_in_fan_out)",
-    "use_qalora": "QA-LoRA",
-    "alora_invocation_tokens": "activated LoRA",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
@@ -103,25 +83,6 @@ def read_adapter_config(path: Path) -> AdapterConfig:
         revision=str(fields.get("revision") or ""),
         fields=fields,
     )
-
-
-def require_plain_lora(config: AdapterConfig) -> None:
-    """Refuse everything whose merge is not W + scaling·B·A on linear layers.
-
-    Raises:
-        CheckError: HT110, naming the option.
-    """
-    if config.peft_type != "LORA":
-        raise unsupported(config.path, f"adapter type {config.peft_type or '(none)'}")
-    for name, value in config.fields.items():
-        if name not in _HARMLESS and value and not (name == "bias" and value == "none"):
-            raise unsupported(config.path, _NAMES.get(name, f"option {name}"))
-    start = config.fields.get("init_lora_weights", True)
-    if start not in _SAME_BASE_STARTS:
-        why = f"init_lora_weights {start!r}: such an adapter belongs to a changed base"
-        raise unsupported(config.path, why)
-    if config.rank < 1:
-        raise unsupported(config.path, f"rank {config.rank}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.vocabulary import vocabulary_findings
 from hubtools.children import child_main
 from hubtools.errors import CheckError, EnvironmentFailure, HubtoolsError
@@ -70,10 +71,8 @@ def _versions(with_peft: bool) -> dict[str, str]:
 
 
 def _load(path: Path, base: Path | None) -> Any:
-    from transformers import AutoModelForCausalLM
-
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = _class_of(base or path).from_pretrained(
             base or path, output_loading_info=True, use_safetensors=True, local_files_only=True
         )
     except Exception as error:  # whatever stops the library stops a reader of the card, too
@@ -83,6 +82,16 @@ def _load(path: Path, base: Path | None) -> Any:
         if names:
             raise _no_load(base or path, f"{kind.replace('_', ' ')}: {_some(names)}")
     return (model if base is None else _adapted(model, path)).eval()
+
+
+def _class_of(path: Path) -> Any:
+    """The class that config.json names: a model that sees, or classifies, is no CausalLM."""
+    import transformers
+
+    transformers.AutoConfig.from_pretrained(path, local_files_only=True)  # a type it knows
+    named = read_object(path / "config.json").get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else ""
+    return getattr(transformers, name, transformers.AutoModelForCausalLM)
 
 
 def _adapted(model: Any, path: Path) -> Any:
@@ -124,6 +133,8 @@ def _speak(model: Any, tokenizer: Any, path: Path, templated: bool) -> tuple[str
     if ids.numel() == 0 or int(ids.max()) >= rows:
         what = f"token {int(ids.max())}, but the embedding has {rows} rows" if ids.numel() else "-"
         raise _no_load(path, f"the tokenizer does not fit the model: {what}")
+    if not model.can_generate():
+        return prompt, _classified(model, ids, path)
     with torch.no_grad():
         reply = model.generate(
             input_ids=ids,
@@ -134,15 +145,30 @@ def _speak(model: Any, tokenizer: Any, path: Path, templated: bool) -> tuple[str
             return_dict_in_generate=True,
         )
     for step, logits in enumerate(reply.logits):
-        if not bool(torch.isfinite(logits).all()):
-            raise CheckError(
-                "HT131",
-                f"the model does not compute: logits are not finite at token {step + 1}",
-                where=str(path),
-                detail=("Nothing was published.",),
-                next="choose an earlier step of the run, before training diverged",
-            )
+        _require_finite(logits, f"token {step + 1}", path)
     return prompt, [int(token) for token in reply.sequences[0, ids.shape[1] :]]
+
+
+def _classified(model: Any, ids: Any, path: Path) -> list[int]:
+    """A classifier says nothing; it has to compute."""
+    import torch
+
+    with torch.no_grad():
+        _require_finite(model(input_ids=ids).logits, "its classes", path)
+    return []
+
+
+def _require_finite(logits: Any, where: str, path: Path) -> None:
+    import torch
+
+    if not bool(torch.isfinite(logits).all()):
+        raise CheckError(
+            "HT131",
+            f"the model does not compute: logits are not finite at {where}",
+            where=str(path),
+            detail=("Nothing was published.",),
+            next="choose an earlier step of the run, before training diverged",
+        )
 
 
 def _some(names: list[Any]) -> str:

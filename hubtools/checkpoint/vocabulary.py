@@ -54,7 +54,7 @@ def vocabulary_findings(model: Any, tokenizer: Any, path: Path) -> tuple[list[Fi
 
 
 def _ends(model: Any) -> set[int]:
-    value = model.generation_config.eos_token_id
+    value = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     if value is None:
         value = getattr(model.config, "eos_token_id", None)
     if value is None:

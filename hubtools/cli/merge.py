@@ -2,106 +2,215 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from hubtools.cli import mergeview
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.errors import CheckError
+from hubtools.errors import UsageError
 
 if TYPE_CHECKING:
+    from hubtools.checkpoint.adapter import Adapter
+    from hubtools.checkpoint.merging.options import MergeOptions
+    from hubtools.checkpoint.merging.peft_engine import PeftPlan
     from hubtools.checkpoint.merging.plan import MergePlan
 
 SCHEMA = "hubtools.merge/1"
+Engine = Literal["stream", "peft"]
 
 
 @click.command(
     "merge",
-    short_help="Merge a LoRA adapter into its base, bit for bit as PEFT.",
-    help="""Merge a LoRA adapter into its base, bit for bit as PEFT.
+    short_help="Merge LoRA adapters into their base, bit for bit as PEFT.",
+    help="""Merge LoRA adapters into their base, bit for bit as PEFT.
 
-    ADAPTER is a directory with adapter_config.json and adapter_model.safetensors. The output
-    directory appears whole or not at all; afterwards it is loaded and lets a few words be heard.
+    ADAPTER is a directory with adapter_config.json and its weights; several are merged in turn.
+    The output directory appears whole or not at all; afterwards it is loaded and lets a few words
+    be heard.
     """,
 )
-@click.argument("adapter", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--base", required=True, metavar="DIR|REPO@COMMIT", help="Model it was trained on.")
+@click.argument(
+    "adapters",
+    metavar="ADAPTER...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@click.option(
+    "--base",
+    metavar="DIR|REPO@COMMIT",
+    help="Model they were trained on. Default: what adapter_config.json names.",
+)
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="OUT", help="New directory to write."
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
+@click.option(
+    "--dtype",
+    type=click.Choice(["float32", "bfloat16", "float16"]),
+    help="Store every float tensor as this. Default: each as in the base.",
+)
+@click.option(
+    "--keep-tied",
+    is_flag=True,
+    help="Leave input and output embedding one tensor, as PEFT does, whatever was trained.",
+)
+@click.option(
+    "--base-is-residual",
+    is_flag=True,
+    help="The base is the one that PiSSA, OLoRA or the like changed, as training saved it.",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(["stream", "peft"]),
+    default="stream",
+    show_default=True,
+    help="peft: load the whole model and let PEFT merge; for adapters that are no LoRA.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(["logits"]),
+    help="Compare the merged model's answers with the adapter's on a few prompts.",
+)
 @click.option("--no-talk", is_flag=True, help="Do not load the result.")
 @with_output
 def command(
-    output: Output, adapter: Path, base: str, out: Path | None, dry_run: bool, no_talk: bool
+    output: Output,
+    adapters: tuple[Path, ...],
+    base: str | None,
+    out: Path | None,
+    dry_run: bool,
+    dtype: str | None,
+    keep_tied: bool,
+    base_is_residual: bool,
+    engine: Engine,
+    check: str | None,
+    no_talk: bool,
 ) -> None:
     """Parse, call, print."""
-    from hubtools.checkpoint.base import resolve_base
-    from hubtools.checkpoint.merging.plan import plan_merge
+    from hubtools.checkpoint.adapter import open_adapter
+    from hubtools.checkpoint.merging.options import MergeOptions
 
     if out is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
-    if not Path(base).expanduser().is_dir():
-        output.note(f"Looking for the base {base} in the cache and on the Hub")
-    plan = plan_merge(adapter, resolve_base(base))
-    _print_plan(output, plan)
-    if dry_run or out is None:
-        output.result(SCHEMA, {"plan": plan.to_json(), "dry_run": True})
-        output.note("Dry run: nothing was written.")
-        return
-    data = _merge_and_talk(output, plan, out, no_talk)
-    output.result(SCHEMA, {"plan": plan.to_json(), "dry_run": False, "out": str(out), **data})
+    options = MergeOptions(keep_tied, dtype, base_is_residual)
+    with tempfile.TemporaryDirectory(prefix="hubtools-") as scratch:
+        opened = [open_adapter(path, Path(scratch)) for path in adapters]
+        place = _base(output, base, opened)
+        plan = _plan(opened, place, options, engine)
+        planned = plan.to_json()
+        mergeview.plan(output, adapters, place, planned)
+        if dry_run or out is None:
+            output.result(SCHEMA, {"plan": planned, "dry_run": True})
+            output.note("Dry run: nothing was written.")
+            return
+        job = _Job(output, adapters, opened, place, out, options, engine)
+        data = job.merge()
+        data["logits"] = job.logits(Path(scratch)) if check is not None else None
+        data["talk"] = None if no_talk else job.talk()
+    output.result(SCHEMA, {"plan": planned, "dry_run": False, "out": str(out), **data})
     output.line(str(out))
 
 
-def _print_plan(output: Output, plan: MergePlan) -> None:
-    data = plan.to_json()
-    output.note(f"Merge {plan.adapter} into {plan.base}")
-    output.note(
-        f"  {data['changed_tensors']} of {data['tensors']} tensors change "
-        f"({_size(data['changed_bytes'])} of {_size(data['bytes'])}), "
-        f"rank {_list(data['ranks'])}, scaling {_list(data['scalings'])}, engine {data['engine']}"
-    )
+def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
+    """The base that was named, or the one that the adapters name."""
+    from hubtools.checkpoint.base import resolve_base
 
-
-def _merge_and_talk(output: Output, plan: MergePlan, out: Path, no_talk: bool) -> dict[str, Any]:
-    from hubtools.checkpoint.merging.merge import merge
-    from hubtools.checkpoint.talk import talk
-
-    log = out.absolute().parent / f".{out.name}.merge" / "log"
-    with output.progress() as progress:
-        result = merge(plan.adapter, plan.base, out, log=log, progress=progress)
-        spoken = None if no_talk else talk(out, log=log, progress=progress)
-    report = result["report"]
-    moved = report["moved_elements"] / report["changed_elements"]
-    output.note(f"✓ merged  {report['arithmetic']}; {moved:.1%} of the touched elements moved")
-    for name, file in result["weights"].items():
-        output.note(f"  sha256 {file}  {name}")
-    if spoken is not None:
-        output.note(f"✓ talks   {spoken['prompt']!r} → {spoken['text']!r}")
-        _judge(output, spoken["findings"])
-    return {**result, "talk": spoken}
-
-
-def _judge(output: Output, findings: list[dict[str, str]]) -> None:
-    for finding in findings:
-        if finding["level"] == "error":
-            raise CheckError(
-                finding["id"],
-                finding["message"],
-                where=finding["where"],
-                detail=("The merge is complete, but it should not be published like this.",),
-                next=finding["next"],
+    if named is None:
+        bases = {(adapter.config.base, adapter.config.revision) for adapter in adapters}
+        if len(bases) > 1 or not adapters[0].config.base:
+            found = ", ".join(sorted(base for base, _ in bases if base)) or "no base"
+            raise UsageError(
+                "HT121",
+                f"which base? the adapters name {found}",
+                where=str(adapters[0].config.path),
+                detail=("Nothing was written.",),
+                next="add --base DIR or --base OWNER/NAME@COMMIT",
             )
-        output.note(f"{finding['level']}[{finding['id']}] {finding['message']}")
-        output.note(f"  next: {finding['next']}")
+        ((named, revision),) = bases
+        output.note(f"The base is the one that adapter_config.json names: {named}")
+    else:
+        revision = ""
+    if not Path(named).expanduser().is_dir():
+        output.note(f"Looking for the base {named} in the cache and on the Hub")
+    return resolve_base(named, revision or None)
 
 
-def _size(count: int) -> str:
-    return f"{count / 1e9:.2f} GB" if count >= 10_000_000 else f"{count / 1e6:.2f} MB"
+def _plan(
+    adapters: list[Adapter], base: Path, options: MergeOptions, engine: Engine
+) -> MergePlan | PeftPlan:
+    if engine == "peft":
+        from hubtools.checkpoint.merging.peft_engine import plan_peft
+
+        return plan_peft(adapters, base, options)
+    from hubtools.checkpoint.merging.plan import plan_merge
+
+    return plan_merge(adapters, base, options)
 
 
-def _list(values: list[Any]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
+class _Job:
+    """What is done once the plan stands."""
+
+    def __init__(
+        self,
+        output: Output,
+        named: tuple[Path, ...],
+        adapters: list[Adapter],
+        base: Path,
+        out: Path,
+        options: MergeOptions,
+        engine: Engine,
+    ) -> None:
+        self._output, self._named, self._adapters = output, named, adapters
+        self._base, self._out, self._options, self._engine = base, out, options, engine
+        self._log = out.absolute().parent / f".{out.name}.merge" / "log"
+
+    def merge(self) -> dict[str, Any]:
+        """Write OUT."""
+        from hubtools.checkpoint.merging.merge import merge
+
+        with self._output.progress() as progress:
+            result = merge(
+                self._named,
+                self._base,
+                self._out,
+                options=self._options,
+                engine=self._engine,
+                log=self._log,
+                progress=progress,
+            )
+        mergeview.report(self._output, result)
+        return result
+
+    def logits(self, scratch: Path) -> dict[str, Any]:
+        """Compare; a difference is an error once the figures are told."""
+        from hubtools.checkpoint.merging.logits import check_logits, require_equal
+        from hubtools.files import write_json
+
+        with self._output.progress() as progress:
+            found = check_logits(
+                self._adapters,
+                self._base,
+                self._out,
+                scratch=scratch / "logits",
+                log=self._log,
+                base_is_residual=self._options.base_is_residual,
+                progress=progress,
+            )
+        write_json(self._log.with_name("logits.json"), found)
+        mergeview.logits(self._output, found)
+        require_equal(found, self._out, self._options.keep_tied)
+        return found
+
+    def talk(self) -> dict[str, Any]:
+        """Let the result speak."""
+        from hubtools.checkpoint.talk import talk
+
+        with self._output.progress() as progress:
+            spoken = talk(self._out, log=self._log, progress=progress)
+        mergeview.talk(self._output, spoken)
+        return spoken

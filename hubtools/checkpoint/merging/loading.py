@@ -89,6 +89,7 @@ def load_model(path: Path, dtype: Any, *, like: Path | None = None, task: str = 
     loader = getattr(transformers, name, transformers.AutoModelForCausalLM)
     labels = {"num_labels": len(config["id2label"])} if _heads(config) else {}
     try:
+        transformers.AutoConfig.from_pretrained(path, local_files_only=True)  # a type it knows
         model = loader.from_pretrained(
             path, dtype=dtype, use_safetensors=True, local_files_only=True, **labels
         )
