@@ -1,49 +1,33 @@
-"""Merging a LoRA of rank 16 on all seven linear layers into a model of Qwen2.5-0.5B's shape.
+"""Merging a LoRA of rank 16 on all seven linear layers: beside PEFT, `cp -r`, and the bare disk.
 
-Random weights, 494 M parameters in bfloat16 (0.988 GB, tied embeddings), beside PEFT's load, merge
-and save, and beside `cp -r` of the base. Every side is a fresh process, its inputs dropped from the
-page cache, and is timed until `sync` returns. With `--quick` each side runs once, else three times
-in turn; the best run counts.
+Random weights in bfloat16. Every side is a fresh process, its inputs dropped from the page cache,
+and is timed until `sync` returns; the best round counts. Outputs are hashed, tensor by tensor, and
+removed: one is on the disk at a time. Without options: Qwen2.5-0.5B's shape in three rounds, then
+DoRA and fused experts. `--quick`: one round of the first. `--full`: Qwen2.5-7B's shape (15 GB), one
+round; PEFT needs 16 GB of memory for it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-import subprocess
+import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import NamedTuple
 
-from common import emit, quick
+from common import Run, arguments, emit, measured
+from _shapes import DORA, EXPERTS, LARGE, SMALL, Shape, write_adapter, write_model
 
-SHAPE = "Qwen2.5-0.5B: 24 layers, 896 wide, 4864 inner, 151936 tokens, tied; LoRA r=16 on 7 layers"
-MAKE = """
-import sys, torch
-from peft import LoraConfig, get_peft_model
-from transformers import AutoConfig, AutoModelForCausalLM
-config = AutoConfig.for_model(
-    "qwen2", hidden_size=896, intermediate_size=4864, num_hidden_layers=24, vocab_size=151936,
-    num_attention_heads=14, num_key_value_heads=2, tie_word_embeddings=True)
-torch.manual_seed(0)
-model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
-model.save_pretrained(sys.argv[1])
-targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-peft = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules=targets))
-with torch.no_grad():
-    for name, parameter in peft.named_parameters():
-        if "lora_B" in name:
-            parameter.normal_(0, 0.02)
-peft.save_pretrained(sys.argv[2])
-"""
+from hubtools.checkpoint.shards import read_weights
+
 OURS = """
 import sys
 from pathlib import Path
 from hubtools.checkpoint.merging.merge import merge
 adapter, base, out = map(Path, sys.argv[1:])
-merge(adapter, base, out, log=out.with_suffix(".log"))
+merge([adapter], base, out, log=out.with_suffix(".log"))
 """
 PEFT = """
 import sys
@@ -53,112 +37,122 @@ adapter, base, out = sys.argv[1:]
 model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), adapter)
 model.merge_and_unload().save_pretrained(out)
 """
-
-
-class Run(NamedTuple):
-    """One process: wall seconds with sync, CPU seconds, peak resident MB, seconds to first byte."""
-
-    wall: float
-    cpu: float
-    rss: float
-    first: float
+COPY = 'cp -r "$1" "$2"'
+DISK = """
+mkdir "$2"
+for file in "$1"/*.safetensors; do
+  dd if="$file" of="$2/${file##*/}" bs=4M iflag=direct oflag=direct status=none || exit 1
+done
+"""
+COMMANDS = {"ours": OURS, "peft": PEFT, "cp -r": COPY, "dd": DISK}
 
 
 class Targets(NamedTuple):
-    """Wall against PEFT and against cp, peak resident MB, seconds to the first byte."""
+    """Wall against PEFT, cp and dd; peak resident MB; seconds to the first byte. None: no promise.
 
+    Args:
+        rounds: how often each side runs.
+    """
+
+    rounds: int
     peft: float
-    copy: float
-    rss: float
-    first: float
+    copy: float | None = None
+    disk: float | None = None
+    rss: float | None = None
+    first: float | None = None
 
 
-TARGETS = Targets(0.25, 2.2, 150, 0.3)
-QUICK_TARGETS = Targets(0.4, 4.0, 150, 0.8)  # one cold round, on a machine that may be busy
-
-
-def measured(argv: list[str], inputs: list[Path], watched: Path | None = None) -> Run:
-    """Run `argv` with cold inputs; `watched` is the file whose first byte is waited for."""
-    for folder in inputs:
-        for file in folder.iterdir():
-            with file.open("rb") as stream:
-                os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    os.sync()
-    begin = time.perf_counter()
-    child = subprocess.Popen(argv, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
-    first = float("nan")
-    if watched is not None:
-        while child.poll() is None and not (watched.exists() and watched.stat().st_size):
-            time.sleep(0.001)
-        first = time.perf_counter() - begin
-    assert child.stderr is not None
-    story = child.stderr.read()
-    _, status, used = os.wait4(child.pid, 0)
-    os.sync()
-    wall = time.perf_counter() - begin
-    child.returncode = os.waitstatus_to_exitcode(status)
-    child.stderr.close()
-    if child.returncode != 0:
-        raise SystemExit(story.decode())
-    return Run(wall, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, first)
+SMALL_TARGETS = Targets(3, 0.25, copy=2.2, rss=150, first=0.3)
+QUICK_TARGETS = Targets(1, 0.4, copy=4.0, rss=150, first=0.8)  # on a machine that may be busy
+LARGE_TARGETS = Targets(1, 0.2, copy=1.0, disk=1.7, rss=150, first=0.3)
+OTHER_TARGETS = Targets(1, 1 / 3)
 
 
 def main() -> None:
-    """Make the model, run the three sides, print one line for each promise."""
-    short = quick()
-    target, rounds = (QUICK_TARGETS, 1) if short else (TARGETS, 3)
+    """Measure the shapes that were asked for."""
+    asked = arguments()
+    if asked.full:
+        compare("merge 7B", LARGE, LARGE_TARGETS)
+    elif asked.quick:
+        compare("merge", SMALL, QUICK_TARGETS)
+    else:
+        compare("merge", SMALL, SMALL_TARGETS)
+        compare("merge DoRA", DORA, OTHER_TARGETS)
+        compare("merge fused experts", EXPERTS, OTHER_TARGETS)
+
+
+def compare(area: str, shape: Shape, targets: Targets) -> None:
+    """Run every side, print one line for each promise."""
     with tempfile.TemporaryDirectory(prefix="merge-", dir=".") as folder:
         root = Path(folder).absolute()
-        base, adapter = root / "base", root / "adapter"
-        subprocess.run(
-            [sys.executable, "-c", MAKE, base, adapter], check=True, stderr=subprocess.DEVNULL
-        )
-        best = compare(root, adapter, base, rounds)
-        same = identical(root / "ours", root / "peft")
-    ours, peft, copy = best["ours"], best["peft"], best["cp -r"]
-    sides = {name: {**run._asdict(), "first": None} for name, run in best.items()}
-    commands = {"ours": OURS, "peft": PEFT, "cp -r": "cp -r BASE OUT"}
+        write_model(shape, root / "base")
+        write_adapter(shape, root / "adapter", root / "base")
+        sides = ["peft", "ours"]
+        sides += ["cp -r"] * (targets.copy is not None) + ["dd"] * (targets.copy is not None)
+        best, tensors = _rounds(root, sides, targets.rounds)
+    extra = {"shape": shape.words, "rounds": targets.rounds}
+    peers = {name: run._asdict() for name, run in best.items()}
+    ours = best["ours"]
 
-    def line(measure: str, value: float, unit: str, peer: object, limit: float) -> None:
-        ok = value <= limit
-        emit(measure, value, unit, peer, limit, ok, shape=SHAPE, rounds=rounds, quick=short)
+    def line(measure: str, value: float, unit: str, limit: float | None) -> None:
+        if limit is not None:
+            emit(f"{area}: {measure}", value, unit, peers, limit, value <= limit, **extra)
 
-    emit("merge: files equal to PEFT's, byte for byte", same, "files", None, 1, same == 1,
-         shape=SHAPE, rounds=rounds, quick=short, commands=commands)  # fmt: skip
-    line("merge: wall, sha256 included, against PEFT", ours.wall / peft.wall, "ratio", sides,
-         target.peft)  # fmt: skip
-    line("merge: wall against cp -r", ours.wall / copy.wall, "ratio", sides, target.copy)
-    line("merge: peak RSS", ours.rss, "MB", sides, target.rss)
-    line("merge: start to first byte", ours.first, "s", None, target.first)
+    wrong = sum(tensors["peft"].get(name) != sha for name, sha in tensors["ours"].items())
+    emit(f"{area}: tensors with other bytes than PEFT's", wrong, "tensors", len(tensors["peft"]),
+         0, not wrong and len(tensors["ours"]) == len(tensors["peft"]), **extra,
+         commands=COMMANDS)  # fmt: skip
+    line(
+        "wall, sha256 included, against PEFT", ours.wall / best["peft"].wall, "ratio", targets.peft
+    )
+    if "cp -r" in best:
+        line("wall against cp -r", ours.wall / best["cp -r"].wall, "ratio", targets.copy)
+        line("wall against dd, O_DIRECT", ours.wall / best["dd"].wall, "ratio", targets.disk)
+    line("peak RSS, all processes", ours.rss, "MB", targets.rss)
+    line("start to first byte", ours.first or float("nan"), "s", targets.first)
 
 
-def compare(root: Path, adapter: Path, base: Path, rounds: int) -> dict[str, Run]:
-    """The best run of each side; their outputs stay for a comparison."""
+def _rounds(
+    root: Path, sides: list[str], rounds: int
+) -> tuple[dict[str, Run], dict[str, dict[str, str]]]:
+    """The best run of each side, and sha256 of each tensor that PEFT and we wrote."""
     best: dict[str, Run] = {}
+    tensors: dict[str, dict[str, str]] = {}
+    base, adapter = root / "base", root / "adapter"
     for _ in range(rounds):
-        for name in ("peft", "cp -r", "ours"):
+        for name in sides:
             out = root / name
-            subprocess.run(["rm", "-rf", out, root / f".{name}.merge"], check=True)
-            if name == "cp -r":
-                run = measured(["cp", "-r", str(base), str(out)], [base])
+            if name in ("ours", "peft"):
+                argv = [sys.executable, "-c", COMMANDS[name], str(adapter), str(base), str(out)]
             else:
-                script = OURS if name == "ours" else PEFT
-                first = root / ".ours.merge" / "files" / "model.safetensors"
-                argv = [sys.executable, "-c", script, str(adapter), str(base), str(out)]
-                run = measured(argv, [base, adapter], first if name == "ours" else None)
+                argv = ["sh", "-c", COMMANDS[name], "sh", str(base), str(out)]
+            watched = root / ".ours.merge" / "files" if name == "ours" else None
+            run = measured(argv, [base, adapter], watched)
             if name not in best or run.wall < best[name].wall:
                 best[name] = run
+            if name in ("ours", "peft") and name not in tensors:
+                tensors[name] = digests(out)
+            shutil.rmtree(out)
+            shutil.rmtree(root / f".{name}.merge", ignore_errors=True)
             sys.stderr.write(f"{name}: {json.dumps(run._asdict())}\n")
-    return best
+    return best, tensors
 
 
-def identical(ours: Path, theirs: Path) -> int:
-    """How many of our weight files have exactly the bytes of theirs."""
-    return sum(
-        (theirs / file.name).is_file()
-        and subprocess.run(["cmp", "-s", file, theirs / file.name]).returncode == 0
-        for file in ours.glob("*.safetensors")
-    )
+def digests(folder: Path) -> dict[str, str]:
+    """Tensor name → sha256 of its bytes."""
+    found = {}
+    for header in read_weights(folder).headers.values():
+        with header.path.open("rb") as stream:
+            for entry in header.tensors:
+                stream.seek(entry.begin)
+                digest = hashlib.sha256(f"{entry.dtype} {entry.shape}".encode())
+                left = entry.end - entry.begin
+                while left:
+                    piece = stream.read(min(left, 4 << 20))
+                    digest.update(piece)
+                    left -= len(piece)
+                found[entry.name] = digest.hexdigest()
+    return found
 
 
 if __name__ == "__main__":

@@ -35,21 +35,25 @@ class Engine:
     """Writes the files of one layout, one after the other.
 
     Args:
-        base: the base's tensors by name: what replaced tensors are compared with.
-        total: bytes of tensor data in all files, for the progress.
+        base: tensors by name: what is replaced is compared with them.
+        home: the base's files: what comes from elsewhere is a replacement.
+        gemm: see `gemm_of`.
+        total: bytes of tensor data in all files.
+        label: for the progress.
+        progress: told the bytes written so far.
     """
 
     def __init__(
         self,
         base: Mapping[str, Stored],
+        home: frozenset[Path],
         gemm: Gemm,
         *,
         total: int,
         label: str,
         progress: Progress,
     ) -> None:
-        self._base = base
-        self._home = frozenset(stored.path for stored in base.values())
+        self._base, self._home = base, home
         self._gemm = gemm
         self._total, self._label, self._progress = total, label, progress
         self._done = 0

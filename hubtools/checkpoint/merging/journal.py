@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.merging.written import Sums, Written
+from hubtools.checkpoint.merging.written import Written
 from hubtools.digests import sha256_file
 from hubtools.files import write_json
 
@@ -39,9 +38,7 @@ class Journal:
         """What is known of `folder/name`, when its bytes still have the digest they had."""
         file = folder / name
         try:
-            known = self._files[name]
-            sums = {tensor: Sums(*fields) for tensor, fields in known["sums"].items()}
-            written = Written(str(known["sha256"]), int(known["size"]), sums)
+            written = Written.from_json(self._files[name])
             same = file.stat().st_size == written.size and sha256_file(file) == written.sha256
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             return None
@@ -49,9 +46,5 @@ class Journal:
 
     def record(self, name: str, written: Written) -> None:
         """Remember a file that is on the disk under its name."""
-        self._files[name] = {
-            "sha256": written.sha256,
-            "size": written.size,
-            "sums": {tensor: list(astuple(sums)) for tensor, sums in written.sums.items()},
-        }
+        self._files[name] = written.to_json()
         write_json(self._path, {"job": self._job, "files": self._files})

@@ -10,33 +10,34 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter, open_adapter
+from hubtools.checkpoint.merging.finish import finish
 from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
-from hubtools.checkpoint.merging.inputs import identity, weight_stamps
+from hubtools.checkpoint.merging.inputs import identity, peft_versions, weight_files
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
-from hubtools.checkpoint.merging.peft_engine import (
-    PeftPlan,
-    merge_with_peft,
-    plan_of_raw,
-    plan_peft,
-)
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
-from hubtools.checkpoint.shards import read_weights
+from hubtools.checkpoint.merging.recipe import Stored
+from hubtools.checkpoint.merging.stamps import Stamp, stamps_of
+from hubtools.checkpoint.merging.wire import files_to_json, stored_to_json
+from hubtools.checkpoint.merging.written import Written
+from hubtools.checkpoint.shards import Weights, read_weights
 from hubtools.children import run_child
 from hubtools.digests import sha256_file
 from hubtools.errors import EnvironmentFailure, UsageError
 from hubtools.files import disk_error, ensure_space, locked, sync_directory, write_json
 from hubtools.progress import Progress, silent
 
-_FILES, _JOURNAL, _RECORD, _CONVERTED = "files", "journal.json", "job.json", "converted"
+if TYPE_CHECKING:
+    from hubtools.checkpoint.merging.peft_engine import PeftPlan
+
+_FILES, _CONVERTED, _RAW = "files", "converted", "raw-"
+_JOURNAL, _RECORD = "journal.json", "job.json"
 _MARGIN = 64 << 20
 
 
@@ -102,20 +103,52 @@ class _Merge:
 
     def run(self, engine: str) -> dict[str, Any]:
         """The result of `merge`."""
-        plan: MergePlan | PeftPlan
-        if engine == "peft":
-            plan = plan_peft(self.adapters, self.base, self.options)
-            weights, by = read_weights(self.base), ["peft", *_versions()]
-        else:
-            plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
-            weights, by = plan.weights, [plan.engine]
-        job = identity(self.adapters, self.base, weights, self.options, by)
+        return self._by_peft() if engine == "peft" else self._by_recipes()
+
+    def _by_recipes(self) -> dict[str, Any]:
+        plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
+
+        def make(job: str, kept: int, stamps: list[Stamp]) -> dict[str, Any]:
+            self._require_space(plan.layout.bytes - kept)
+            return self._written(plan, job, stamps)
+
+        return self._whole(plan.weights, [plan.engine], make)
+
+    def _by_peft(self) -> dict[str, Any]:
+        from hubtools.checkpoint.merging.peft_engine import (
+            merge_with_peft,
+            plan_of_raw,
+            plan_peft,
+        )
+
+        plan: PeftPlan = plan_peft(self.adapters, self.base, self.options)
+
+        def make(job: str, kept: int, stamps: list[Stamp]) -> dict[str, Any]:
+            raw = self.work / f"{_RAW}{job[:16]}"
+            self._require_space(plan.bytes * (1 if raw.exists() else 2) - kept)
+            merge_with_peft(plan, raw, log=self.log, progress=self.progress)
+            told = plan_of_raw(self.adapters, self.base, self.options, raw)
+            return self._written(told, job, stamps)
+
+        return self._whole(read_weights(self.base), ["peft", *peft_versions()], make)
+
+    def _whole(
+        self,
+        weights: Weights,
+        engine: list[str],
+        make: Callable[[str, int, list[Stamp]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """What `make` makes, published; or what is there already.
+
+        `make` gets the job's name, how many bytes are there already, and the inputs' stamps.
+        """
+        job = identity(self.adapters, self.base, weights, self.options, engine)
         if self.out.exists():
             return _reuse(self.out, self.work / _RECORD, job)
-        stamps = weight_stamps(self.adapters, weights)
+        stamps = stamps_of(weight_files(self.adapters, weights))
         kept = _clear(self.work, job)
         try:
-            result = self._made(plan, job, stamps, kept)
+            result = make(job, kept, stamps)
         except BaseException as error:
             again = isinstance(error, EnvironmentFailure | KeyboardInterrupt)
             changed = isinstance(error, EnvironmentFailure) and error.id in ("HT118", "HT155")
@@ -124,37 +157,25 @@ class _Merge:
         self._publish(job, result)
         return result
 
-    def _made(
-        self, plan: MergePlan | PeftPlan, job: str, stamps: list[list[Any]], kept: int
-    ) -> dict[str, Any]:
-        """The child's result; `kept` bytes are there already."""
-        what = f"the merged model {self.out.name}"
-        if isinstance(plan, MergePlan):
-            ensure_space(self.work, plan.layout.bytes - kept + _MARGIN, what)
-            return self._written(plan, None, job, stamps)
-        raw = self.work / f"raw-{job[:16]}"
-        copies = 1 if raw.exists() else 2
-        ensure_space(self.work, copies * plan.bytes - kept + _MARGIN, what)
-        merge_with_peft(plan, raw, log=self.log, progress=self.progress)
-        told = plan_of_raw(self.adapters, self.base, self.options, raw)
-        return self._written(told, raw, job, stamps)
+    def _require_space(self, size: int) -> None:
+        ensure_space(self.work, size + _MARGIN, f"the merged model {self.out.name}")
 
-    def _written(
-        self, plan: MergePlan, raw: Path | None, job: str, stamps: list[list[Any]]
-    ) -> dict[str, Any]:
+    def _written(self, plan: MergePlan, job: str, stamps: list[Stamp]) -> dict[str, Any]:
+        """Let a child write the weights, and complete them."""
         one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-        return run_child(
+        home = {header.path for header in plan.weights.headers.values()}
+        told = run_child(
             "hubtools.checkpoint.merging.child",
             {
-                "adapters": [str(adapter.named.absolute()) for adapter in self.adapters],
-                "base": str(self.base.absolute()),
-                "options": self.options.to_json(),
-                "names": None if plan.names is None else plan.names.to_json(),
-                "raw": None if raw is None else str(raw),
+                "files": files_to_json(plan.layout.files),
+                "base": _replaced(plan, home),
+                "home": [str(path) for path in sorted(home)],
+                "engine": plan.engine,
                 "stamps": stamps,
+                "folder": str(self.work / _FILES),
+                "journal": str(self.work / _JOURNAL),
+                "identity": job,
                 "bytes": plan.layout.bytes,
-                "job": job,
-                "work": str(self.work),
                 "label": f"merge {self.out.name}",
             },
             log=self.log,
@@ -162,6 +183,8 @@ class _Merge:
             progress=self.progress,
             env=dict.fromkeys(one_thread, "1"),
         )
+        written = {name: Written.from_json(file) for name, file in told["written"].items()}
+        return finish(plan, written, self.work / _FILES)
 
     def _publish(self, job: str, result: dict[str, Any]) -> None:
         write_json(self.work / _RECORD, {"job": job, "result": result})
@@ -174,18 +197,21 @@ class _Merge:
         _remove_raw(self.work, "")
 
 
-def _versions() -> list[str]:
-    found = []
-    for name in ("peft", "torch", "transformers"):
-        with suppress(PackageNotFoundError):  # its absence is told when PEFT is started
-            found.append(f"{name} {version(name)}")
-    return found
+def _replaced(plan: MergePlan, home: set[Path]) -> dict[str, Any]:
+    """The base's tensors in whose place others come."""
+    places = plan.weights.tensors()
+    names = [o.name for o in plan.layout.outputs() if o.source.path not in home]
+    found = {name: places[name] for name in names if name in places}
+    return {
+        name: stored_to_json(Stored(plan.weights.headers[file].path, entry))
+        for name, (file, entry) in found.items()
+    }
 
 
 def _remove_raw(work: Path, job: str) -> None:
     """Remove what PEFT saved for other jobs."""
-    for folder in work.glob("raw-*"):
-        if folder.name != f"raw-{job[:16]}":
+    for folder in work.glob(f"{_RAW}*"):
+        if folder.name != f"{_RAW}{job[:16]}":
             shutil.rmtree(folder, ignore_errors=True)
 
 

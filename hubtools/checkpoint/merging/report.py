@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +41,8 @@ def merge_report(
         home: the base's files.
         engine: who computed it: `numpy`, `torch` or `peft`.
     """
+    from importlib.metadata import version  # slow to import, and only needed at the end
+
     changed = [o for o in layout.outputs() if o.name in sums and _has_recipe(o, home)]
     total = Sums()
     kinds: dict[str, tuple[int, Sums]] = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
 
 
 @dataclass(slots=True)
@@ -40,3 +42,18 @@ class Written:
     sha256: str
     size: int
     sums: dict[str, Sums]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the journal, and from process to process; exact."""
+        sums = {tensor: list(astuple(sums)) for tensor, sums in self.sums.items()}
+        return {"sha256": self.sha256, "size": self.size, "sums": sums}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Written:
+        """What `to_json` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is not that.
+        """
+        sums = {str(tensor): Sums(*fields) for tensor, fields in dict(data["sums"]).items()}
+        return cls(str(data["sha256"]), int(data["size"]), sums)

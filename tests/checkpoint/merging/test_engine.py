@@ -63,8 +63,9 @@ class Bench:
         layout = Layout((file,))
         out = self.root / "out.safetensors"
         out.unlink(missing_ok=True)
+        home = frozenset(item.path for item in base.values())
         engine = Engine(
-            base, gemm_of(engine_of(layout)), total=layout.bytes, label="", progress=silent
+            base, home, gemm_of(engine_of(layout)), total=layout.bytes, label="", progress=silent
         )
         written = engine.write(file, out)
         assert written.sha256 == hashlib.sha256(out.read_bytes()).hexdigest()
