@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
 
 CHECKED = "ingest"
 """Name of the records that remember a run which was looked into and found whole."""
-
-_STATED = {"HT170": 'dtype = "bfloat16"', "HT172": "lora_alpha = ALPHA"}
-_FLAGS = {"HT170": "--dtype bfloat16", "HT172": "--lora-alpha ALPHA"}
 
 
 def is_ingested(checkpoint: Path) -> bool:
@@ -105,20 +101,8 @@ def ingest_findings(release: Release, member: Member) -> list[Finding]:
             )
             release.store.put(Record(CHECKED, 1, member.id, key, inputs, {"whole": True}))
     except HubtoolsError as error:
-        return [_as_finding(error, release.family, member)]
+        return [as_finding(error, member.id)]
     return []
-
-
-def in_release(error: HubtoolsError, place: str) -> str:
-    """The fix of an error of `ingest` in the words of a release; its own where that is no other."""
-    if error.id not in _STATED:
-        return error.next
-    return f"add {_STATED[error.id]} to [ingest] in {place} (with --from: {_FLAGS[error.id]})"
-
-
-def _as_finding(error: HubtoolsError, family: Family, member: Member) -> Finding:
-    finding = as_finding(error, member.id)
-    return replace(finding, next=in_release(error, str(family.path)))
 
 
 def other_kind(family: Family, member: Member, place: Path, found: str) -> Finding:

@@ -10,7 +10,8 @@ from hubtools.checkpoint.adapter import CONFIG, AdapterConfig, read_adapter_conf
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.errors import CheckError
-from hubtools.release.ingested import in_release, is_ingested
+from hubtools.release.ingested import is_ingested
+from hubtools.release.refuse import in_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def _trainers(source: Path, base: Path | None, dtype: str, lora_alpha: float | N
     try:
         job = plan_ingest(source, base=base, dtype=dtype or None, lora_alpha=lora_alpha)
     except CheckError as error:
-        error.next = in_release(error, "the manifest")
+        error.next = in_manifest(error.next, "the manifest")
         raise
     folder, side = job.source.folder, job.source.side
     adapter = read_adapter_config(folder) if (folder / CONFIG).is_file() else None

@@ -106,7 +106,7 @@ def public_report(release: Release, member: Member, weights: Weights) -> bytes |
         made, base = weights.reports["merge"], release.base_path()
         assert base is not None
         report["merge"] = {name: made[name] for name in _MERGE if name in made}
-        report["merge"]["notes"] = [_PATH.sub("a local path", note) for note in made["notes"]]
+        report["merge"]["notes"] = [_public(note) for note in made["notes"]]
         files = input_digests(release, base)
         own = {name: sha for name, sha in files.items() if name.endswith(".safetensors")}
         report["merge"]["base"] = weights_digest(own)
@@ -160,6 +160,11 @@ def weights_folder(release: Release, member: Member) -> Path:
     assert member.checkpoint is not None
     ingested = is_ingested(member.checkpoint)
     return ingest_job(release, member).source.folder if ingested else member.checkpoint
+
+
+def _public(note: str) -> str:
+    """A note of the planner without advice on options, and without paths of this machine."""
+    return _PATH.sub("a local path", re.sub(r"; --[^;]*", "", note))
 
 
 def trainer_state(release: Release, member: Member) -> TrainerState | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,6 +14,30 @@ def as_finding(error: HubtoolsError, member: str = "") -> Finding:
     details = [text for text in error.detail if not text.startswith("Nothing ")]
     text = "; ".join([error.message, *details])
     return Finding(error.id, "error", text, where=error.where, next=error.next, member=member)
+
+
+_OPTIONS = (  # of merge and ingest: as a fix names them, then as a manifest states them
+    (r"without --lora-alpha", "remove lora_alpha from [ingest]", "leave --lora-alpha out"),
+    (r"--lora-alpha \w+", "add lora_alpha = ALPHA to [ingest]", "--lora-alpha ALPHA"),
+    (r"ingest .*--dtype (\w+)", 'add dtype = "{}" to [ingest]', "--dtype {}"),
+    (r"--engine peft", 'add engine = "peft" to [merge]', ""),
+    (r"--base-is-residual", "add base_is_residual = true to [merge]", ""),
+    (r"--base DIR", "correct base", "--base-path DIR"),
+)
+
+
+def in_manifest(fix: str, place: str) -> str:
+    """What to do about an error of `merge` or `ingest`, in the words of a manifest.
+
+    Args:
+        fix: the error's `next`.
+        place: the manifest.
+    """
+    for pattern, words, flag in _OPTIONS:
+        if found := re.search(pattern, fix):
+            option = f" (with --from: {flag.format(*found.groups())})" if flag else ""
+            return f"{words.format(*found.groups())} in {place}{option}"
+    return fix
 
 
 def grouped(findings: Sequence[Finding]) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,15 @@ def merge_options(release: Release) -> MergeOptions:
     )
 
 
+def merge_inputs(release: Release) -> dict[str, Any]:
+    """Everything but files that a merge depends on: the engine, and what the manifest decides."""
+    engine = release.family.manifest.merge.engine
+    versions = (
+        {n: version(n) for n in ("peft", "torch", "transformers")} if engine == "peft" else {}
+    )
+    return {"engine": engine, "versions": versions, **merge_options(release).to_json()}
+
+
 def _ingest(release: Release, member: Member, key: str, weights: Weights) -> None:
     from hubtools.checkpoint.ingesting.ingest import ingest
 
@@ -98,6 +108,7 @@ def _merge(release: Release, member: Member, key: str, weights: Weights) -> None
         base,
         out,
         options=merge_options(release),
+        engine=release.family.manifest.merge.engine,
         log=release.log(f"merge-{member.id}"),
         progress=labelled(release.progress, f"merge {member.id}"),
     )

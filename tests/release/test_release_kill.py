@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import sharded_runs
 import tiny_family
 from hub_state import remote_state, store_state
 
@@ -50,6 +51,22 @@ def hubs(tmp_path: Path) -> object:
         yield first, second
 
 
+def killed_until_done(hub: LocalHub, root: Path, marks: Path) -> list[str]:
+    """Release, killed once at every event of the journal; the events in their order."""
+    argv, env = command(hub, root, str(KILLER), str(marks))
+    for _ in range(80):
+        child = subprocess.Popen(
+            argv, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
+        )
+        _, story = child.communicate(timeout=200)
+        if child.returncode != -signal.SIGKILL:
+            break
+    assert child.returncode == 0, story
+    deaths = marks.read_text().splitlines()
+    assert len(deaths) == len(set(deaths))
+    return deaths
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_killed_at_every_journal_event(
@@ -60,21 +77,36 @@ def test_killed_at_every_journal_event(
     expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
     root = tmp_path / "two" / "family"
     shutil.copytree(models, root)
-    marks = tmp_path / "marks"
-    argv, env = command(hubs[1], root, str(KILLER), str(marks))
-    for _ in range(80):
-        child = subprocess.Popen(
-            argv, env=env, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        _, story = child.communicate(timeout=200)
-        if child.returncode != -signal.SIGKILL:
-            break
-    assert child.returncode == 0, story
-    deaths = marks.read_text().splitlines()
+    deaths = killed_until_done(hubs[1], root, tmp_path / "marks")
     for event in ("release", "started", "finished", "created", "uploaded", "committed", "visible"):
         assert any(line.startswith(event) for line in deaths), event
-    assert len(deaths) == len(set(deaths)) >= 25
+    assert len(deaths) >= 25
     assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_killed_at_every_event_of_a_sharded_run_whose_weights_do_not_stay(
+    tmp_path: Path, hubs: tuple[LocalHub, LocalHub]
+) -> None:
+    """Taken in, merged, published, deleted; killed at each step of it."""
+    models = tiny_family.make_models(tmp_path / "models")
+    run = sharded_runs.make_run(tmp_path / "run")
+    for step in ("s4", "s8"):
+        adapter = models / "runs" / "red" / step
+        made = sharded_runs.make_lora_run(tmp_path / step, run, adapter)
+        shutil.rmtree(adapter)
+        made.rename(adapter)
+    manifest = tiny_family.write_manifest(models)
+    with manifest.open("a") as file:
+        file.write('[ingest]\nlora_alpha = 24\n[release]\nweights = "delete"\n')
+    expected = undisturbed(hubs[0], models, tmp_path / "one" / "family")
+    root = tmp_path / "two" / "family"
+    shutil.copytree(models, root)
+    deaths = killed_until_done(hubs[1], root, tmp_path / "marks")
+    assert any(line.startswith("freed") for line in deaths)
+    assert (remote_state(hubs[1], REPOS), store_state(root)) == expected
+    assert not list(root.glob("merged/*/model*.safetensors"))
 
 
 def written(*folders: Path) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from hubtools.card.reported import read_reported
 from hubtools.checkpoint.adapter import CONFIG, open_adapter
 from hubtools.checkpoint.inspect import inspect_checkpoint
+from hubtools.checkpoint.merging.peft_engine import plan_peft
 from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import Finding, HubtoolsError
@@ -22,7 +24,7 @@ from hubtools.release.context import Release
 from hubtools.release.foresee import disclosed, foreseen, secrets_in_prose, strays
 from hubtools.release.ingested import ingest_findings, is_ingested, other_kind
 from hubtools.release.made_facts import claimed_step, trainer_state, weights_folder
-from hubtools.release.refuse import as_finding
+from hubtools.release.refuse import as_finding, in_manifest
 from hubtools.release.stages.push import visibility_marker
 from hubtools.release.stages.verify import Verify
 from hubtools.release.weights import merge_options
@@ -96,7 +98,9 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
         found = _to_merge(release, member, checkpoint)
     else:
         found = list(_as_it_is(release, member, checkpoint))
-    yield from found
+    place = str(release.family.path)
+    for finding in found:
+        yield replace(finding, next=in_manifest(finding.next, place))
     if any(finding.level == "error" for finding in found):
         return
     yield from _caught_all(lambda: _step(release, member), member.id)
@@ -146,7 +150,11 @@ def _to_merge(release: Release, member: Member, checkpoint: Path) -> list[Findin
 
     def plan() -> None:
         adapter, base = open_adapter(checkpoint, release.scratch), release.base_path()
-        if base is not None and base.is_dir():
+        if base is None or not base.is_dir():
+            return
+        if release.family.manifest.merge.engine == "peft":
+            plan_peft([adapter], base, merge_options(release))
+        else:
             plan_merge([adapter], base, merge_options(release), log=release.log("names"))
 
     return _caught(plan, member.id)

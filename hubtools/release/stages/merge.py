@@ -28,7 +28,7 @@ from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, input_digests, same_files
 from hubtools.release.stages.evaluate import Evaluate
 from hubtools.release.store import stage_key
-from hubtools.release.weights import make_weights, merge_options
+from hubtools.release.weights import make_weights, merge_inputs
 
 
 class Merge(Stage):
@@ -64,7 +64,7 @@ class Merge(Stage):
         else:
             inputs["checkpoint"] = input_digests(release, checkpoint)
         if kind == "merged":
-            inputs["options"] = merge_options(release).to_json()
+            inputs["options"] = merge_inputs(release)
         return inputs
 
     def summary(self, outputs: Mapping[str, Any]) -> str:
