@@ -145,16 +145,15 @@ def _logits(model: Any, double: bool) -> Any:
 
 def assert_same_bytes(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
     """The same names, dtypes, shapes and bytes; the message lists what differs."""
+    assert ours.keys() == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
+    wrong = [name for name, tensor in theirs.items() if not _same(ours[name], tensor)]
+    assert not wrong, f"other bytes: {wrong}"
+
+
+def _same(left: Any, right: Any) -> bool:
     import torch
 
-    assert ours.keys() == theirs.keys(), sorted(ours.keys() ^ theirs.keys())
-    wrong = [
-        name
-        for name, tensor in theirs.items()
-        if ours[name].dtype != tensor.dtype
-        or ours[name].shape != tensor.shape
-        or not torch.equal(
-            ours[name].contiguous().view(torch.uint8), tensor.contiguous().view(torch.uint8)
-        )
-    ]
-    assert not wrong, f"other bytes: {wrong}"
+    if (left.dtype, left.shape) != (right.dtype, right.shape):
+        return False
+    left, right = (side.contiguous().reshape(-1).view(torch.uint8) for side in (left, right))
+    return torch.equal(left, right)
