@@ -53,7 +53,7 @@ def test_the_meta_model_knows_each_tensor_on_the_disk(zoo: Zoo, kind: str) -> No
     layouts = from_transformers(base)
     shapes = {name: entry.shape for name, (_, entry) in read_weights(base).tensors().items()}
     fitting = [one for one in layouts if {n: view.shape for n, view in one.disk.items()} == shapes]
-    assert len(fitting) == 1
+    assert fitting
     assert (fitting[0] is layouts[0]) == (kind != "gemma3")
     if kind in EXPERTS:
         assert any(view.start for view in fitting[0].disk.values())
