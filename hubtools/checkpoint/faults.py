@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from hubtools.checkpoint import adapter as adapters
 from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
 from hubtools.checkpoint.found import Found
+from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.kinds import TrainerShards
 from hubtools.checkpoint.steps import Step, step_findings
 from hubtools.errors import CheckError, Finding
@@ -70,8 +71,22 @@ def _incomplete(shards: TrainerShards) -> str:
     if shards.missing:
         ranks = ", ".join(map(str, shards.missing[:8])) + ("…" if len(shards.missing) > 8 else "")
         return f"ranks {ranks} of {shards.world_size} are missing"
+    stated = _stated_size(shards)
+    if stated not in (None, shards.world_size):
+        return f"fsdp_config.json says {stated} ranks, the file names {shards.world_size}"
     if shards.kind == "dcp" and not (shards.folder / ".metadata").is_file():
         return ".metadata is missing: nobody knows which tensor lies where"
     if shards.kind == "dcp" and not shards.files:
         return ".metadata is there, and none of the files it describes"
     return ""
+
+
+def _stated_size(shards: TrainerShards) -> object:
+    """What verl wrote down; old steps have no such file."""
+    file = shards.folder / "fsdp_config.json"
+    if shards.kind != "verl-fsdp" or not file.is_file():
+        return None
+    try:
+        return read_object(file).get("world_size")
+    except CheckError:
+        return "unreadable numbers of"

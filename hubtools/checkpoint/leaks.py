@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-LeakKind = Literal["home path", "local path", "host name", "run id", "e-mail address", "secret"]
+LeakKind = Literal[
+    "home path", "local path", "user name", "host name", "run id", "e-mail address", "secret"
+]
 
 _REST = r"[^\s\"'`<>|;,)\]}*?\\]*"
 _HOME = re.compile(
@@ -42,6 +44,7 @@ _EMAIL = re.compile(
     r"(?<![\w.+/:@-])(?!git@)[\w.+-]+@(?P<domain>[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})\b"
 )
 _FIELDS: tuple[tuple[LeakKind, re.Pattern[str]], ...] = (
+    ("user name", re.compile(r"(?i)/(?:user_?name|login|unix_user)$")),
     ("host name", re.compile(r"(?i)/(?:host|host_?name|node_?name|machine)$")),
     ("run id", re.compile(r"(?i)/(?:wandb_(?:run_)?id|run_id|run_uuid|mlflow_run_id|trial_id)$")),
 )

@@ -48,6 +48,8 @@ def command(output: Output, target: str, base: str | None, hub: str | None) -> N
     elif base is not None:
         raise click.UsageError("--base is for a directory: a repo is what it is.")
     else:
+        if not target.startswith("hf://"):
+            output.note(f"· {target} is no path here: looking for such a repo")
         _repo(output, target, hub)
 
 
@@ -111,11 +113,15 @@ def _held_against(output: Output, path: Path, base: str, hub: str | None) -> Bas
 def _opened(output: Output, hub: str | None, name: str, stack: ExitStack) -> RepoReader:
     from hubtools.cli.hubs import session_of
     from hubtools.hub.ranged import open_repo
+    from hubtools.settings import LOCAL, resolve
 
     match = _REPO.fullmatch(name)
     if match is None:
         raise click.BadParameter(f"{name!r} is neither a path here nor owner/name[@revision].")
-    session, _ = session_of(output, hub, Path.cwd() / ".hubtools", stack)
+    state = Path(".hubtools").absolute()
+    if resolve({"hub": hub}).hub == LOCAL and not (state / "hub").is_dir():
+        raise click.UsageError("no embedded Hub keeps its repos here, in .hubtools/hub.")
+    session, _ = session_of(output, hub, state, stack)
     return open_repo(session, match[1], match[2])
 
 

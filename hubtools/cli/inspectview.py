@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hubtools.hub.ranged import RepoReader
 
 _SHOWN = 8
+_LEAKS = 40
 
 
 def print_description(
@@ -41,8 +42,12 @@ def print_description(
     for finding in description.findings:
         if finding.level != "error":  # the error that follows tells them all
             _print(output, finding)
-    for leak in description.leaks:
+    for leak in description.leaks[:_LEAKS]:
         _print(output, leak_finding(leak))
+    if len(description.leaks) > _LEAKS:
+        output.note(
+            f"! and {len(description.leaks) - _LEAKS} more like these (--json has them all)"
+        )
 
 
 def _rows(seen: Description, check: BaseCheck | None) -> Iterator[tuple[str, str]]:

@@ -72,6 +72,7 @@ def test_ordinary_prose_gives_nothing_away(text: str) -> None:
         ("/dir", "file:///ckpt/qwen3", [("local path", "file:///ckpt/qwen3")]),
         ("/dir", "~/models/x", [("local path", "~/models/x")]),
         ("/meta/hostname", "gpu7", [("host name", "gpu7")]),
+        ("/made_by/username", "ann", [("user name", "ann")]),
         ("/wandb_run_id", "ab12cd34", [("run id", "ab12cd34")]),
         ("/wandb_run_id", "", []),
         ("/name", "owner/name", []),

@@ -229,6 +229,18 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
     assert seen.broken
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [('{"world_size": 8}', "says 8 ranks"), ("[", "unreadable"), ('{"world_size": 2}', "")],
+)
+def test_the_world_size_is_stated_twice(tmp_path: Path, text: str, words: str) -> None:
+    touch(tmp_path, *VERL)
+    (tmp_path / "actor" / "fsdp_config.json").write_text(text)
+    found = [finding.message for finding in look(tmp_path).findings if finding.id == "HT184"]
+    assert len(found) == bool(words)
+    assert words in "".join(found)
+
+
 @pytest.mark.parametrize("names", [["__0_0.distcp"], [".metadata"]])
 def test_half_a_distributed_checkpoint(tmp_path: Path, names: list[str]) -> None:
     assert ("HT184", "error") in ids(touch(tmp_path, *names))

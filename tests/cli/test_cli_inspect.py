@@ -198,6 +198,7 @@ def test_without_a_hub_a_base_stays_a_claim(inspect: Run) -> None:
         (("ann/base", "--base", "ann/base"), 2, "--base is for a directory"),
         (("checkpoint-8", "--base", "ann/base"), 2, "--base is for the directory of a whole model"),
         (("base", "--base", "ann/nothing"), 1, "HT308"),
+        (("ann/base", "--hub", "local"), 2, "no embedded Hub keeps its repos here"),
         (("base", "--base", "base"), 2, "neither a path here nor owner/name"),
     ],
 )
@@ -225,6 +226,15 @@ def test_a_damaged_directory_is_described_and_ends_with_three(
     assert done.stdout.startswith("what\t")
     assert done.stderr.count("error[") == 1
     assert "HT104" in done.stderr or "not a whole safetensors file" in done.stderr
+
+
+def test_many_leaks_are_cut_short_for_people(inspect: Run, models: Path, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(models / "base", tmp_path / "copy"))
+    (copy / "README.md").write_text("".join(f"/home/ann/runs/{i}\n" for i in range(100)))
+    assert len(answer(inspect(copy, "--json"))["leaks"]) == 100
+    done = inspect(copy)
+    assert done.stderr.count("warning[HT175]") == 40
+    assert "and 60 more" in done.stderr
 
 
 def test_no_framework_is_loaded_for_a_directory(models: Path) -> None:
