@@ -23,7 +23,7 @@ STORED: dict[str, Any] = {
     "F16": np.float16,
     "BF16": np.uint16,
 }
-_PIECE = 1 << 16
+_PIECE = 1 << 17
 # With both sums of squares below this, no element of a sum reaches the dtype's largest value.
 _SAFE = {"F64": 1e36, "F32": 1e36, "BF16": 1e36, "F16": 1e9}
 

@@ -14,7 +14,7 @@ from threading import Lock
 import numpy as np
 
 from hubtools.checkpoint.aligned import AlignedFile, aligned_buffer
-from hubtools.checkpoint.merging.arithmetic import Floats, to_float32
+from hubtools.checkpoint.merging.arithmetic import Floats, stored_array, to_float32
 from hubtools.checkpoint.merging.recipe import Factor, Stored
 
 _KEPT_BYTES = 8 << 20
@@ -64,4 +64,6 @@ class Factors:
         data = self._files[stored.path].read(aligned_buffer(size), entry.begin, size)
         first = entry.shape[0] if entry.shape else 1
         rest = math.prod(entry.shape[1:])
+        if entry.dtype == "F32" and data.ctypes.data % 4 == 0:
+            return stored_array(data, "F32").reshape(first, rest)
         return to_float32(data, entry.dtype, (first, rest))

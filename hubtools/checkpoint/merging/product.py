@@ -28,7 +28,7 @@ def _numpy_agrees(op: LowRank) -> bool:
     # DoRA's norm is a sum of squares, whose order numpy does not share with torch at all.
     rows, columns = op.b.shape[0], op.a.shape[1]
     narrow = op.rank < 32 or (op.rank <= 128 and columns % 64 == 0)
-    return op.magnitude is None and rows >= FEW_ROWS and narrow
+    return op.magnitude is None and min(rows, columns) >= FEW_ROWS and narrow
 
 
 def gemm_of(engine: str) -> Gemm:

@@ -376,7 +376,8 @@ def test_numpy_multiplies_only_where_its_bits_are_known(bench: Bench) -> None:
     factors = bench.save(
         "adapter",
         {"a": bench.normal(1, 8, 32), "b": bench.normal(2, 64, 8), "few": bench.normal(2, 8, 8),
-         "deep": bench.normal(1, 256, 32), "wide": bench.normal(1, 64, 256)},
+         "narrow": bench.normal(1, 8, 9), "deep": bench.normal(1, 256, 32),
+         "wide": bench.normal(1, 64, 256)},
     )  # fmt: skip
     base = bench.save("base", {"w": bench.normal(0, 64, 32)})
 
@@ -386,5 +387,6 @@ def test_numpy_multiplies_only_where_its_bits_are_known(bench: Bench) -> None:
 
     assert chosen("a", "b") == "numpy"
     assert chosen("a", "few") == "torch"
+    assert chosen("narrow", "b") == "torch"
     assert chosen("deep", "wide") == "torch"
     assert chosen("a", "b", magnitude=factors["b"]) == "torch"
