@@ -29,7 +29,7 @@ COMMANDS = {
     "inspect": Row(
         "hubtools.cli.inspect", "Say what a directory or repo holds, and what it gives away."
     ),
-    "merge": Row("hubtools.cli.merge", "Merge a LoRA adapter into its base, bit for bit as PEFT."),
+    "merge": Row("hubtools.cli.merge", "Merge LoRA adapters into their base, bit for bit as PEFT."),
     "ingest": Row("hubtools.cli.ingest", "Turn a trainer's shards into an ordinary checkpoint."),
     "evaluate": Row("hubtools.cli.evaluate", "Run an evaluation suite and keep every answer."),
     "provenance": Row("hubtools.cli.provenance", "Verify from raw logs which teacher answered."),
