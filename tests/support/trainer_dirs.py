@@ -28,10 +28,25 @@ SIZES: dict[str, Any] = {
     "eos_token_id": 2,
 }
 MOE = {**SIZES, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+DEEP = {
+    **{name: SIZES[name] for name in SIZES if name not in ("head_dim", "num_key_value_heads")},
+    "first_k_dense_replace": 1,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 4,
+    "n_group": 2,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "q_lora_rank": 12,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 16,
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {**SIZES, "tie_word_embeddings": False}),
     "tied": ("qwen2", {**SIZES, "tie_word_embeddings": True}),
     "moe": ("qwen3_moe", {**MOE, "tie_word_embeddings": False}),
+    "buffers": ("deepseek_v3", {**DEEP, "tie_word_embeddings": False}),
 }
 
 
@@ -46,6 +61,9 @@ def model_of(name: str, seed: int = 0) -> Any:
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     for parameter in model.parameters():  # vectors too, so that a lost row shows
         torch.nn.init.normal_(parameter, std=0.05)
+    for buffer in model.state_dict().values():
+        if not buffer.any():  # a buffer that is stored: not zero, so that a lost one shows
+            torch.nn.init.normal_(buffer)
     return model
 
 
@@ -149,6 +167,7 @@ def wrappers() -> dict[str, Callable[[Any], Any]]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
     from torch.distributed.fsdp import ShardingStrategy, fully_shard
+    from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     world = dist.get_world_size()
     flat = init_device_mesh("cpu", (world,), mesh_dim_names=("fsdp",))
@@ -170,10 +189,27 @@ def wrappers() -> dict[str, Callable[[Any], Any]]:
 
         return wrap
 
+    def columns(model: Any) -> Any:
+        def place(parameter: Any) -> Any:
+            even = parameter.ndim == 2 and parameter.shape[1] % world == 0
+            return Shard(1) if even else Shard(0)
+
+        return fully_shard(model, mesh=flat, shard_placement_fn=place)
+
+    def two_ways(model: Any) -> Any:
+        grid = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("fsdp", "tp"))
+        for module in model.modules():
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                ways = [Shard(0), Shard(1) if parameter.ndim > 1 else Replicate()]
+                spread = distribute_tensor(parameter.data, grid, ways)
+                setattr(module, name, torch.nn.Parameter(spread))
+        return model
+
     def legacy(model: Any) -> Any:
         return FSDP(model, process_group=dist.group.WORLD, **one)
 
-    return {"fsdp1": fsdp1, "hsdp1": hsdp1, "fsdp2": two(flat), "hsdp2": two(hybrid), "old": legacy}
+    ways = {"fsdp1": fsdp1, "hsdp1": hsdp1, "fsdp2": two(flat), "hsdp2": two(hybrid)}
+    return {**ways, "columns": columns, "fsdp × tp": two_ways, "old": legacy}
 
 
 def rank_main(job: str, root: Path, rank: int, world: int) -> None:
@@ -195,6 +231,9 @@ def full_steps(root: Path) -> None:
     verl_step(root / "fsdp2-moe", "moe", ways["fsdp2"])
     verl_step(root / "hsdp1", "llama", ways["hsdp1"])
     verl_step(root / "hsdp2-tied", "tied", ways["hsdp2"])
+    verl_step(root / "columns", "llama", ways["columns"])
+    verl_step(root / "buffers", "buffers", ways["fsdp2"])
+    verl_step(root / "two-ways", "llama", ways["fsdp × tp"])
     verl_step(root / "legacy", "llama", ways["old"])
     dcp_step(root / "dcp" / "pytorch_model_fsdp_0", "llama", ways["fsdp2"], "model")
     dcp_step(root / "dcp-app", "tied", ways["fsdp2"], "app")

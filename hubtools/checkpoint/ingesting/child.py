@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ _MARGIN = 64 << 20
 
 def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """Do the job that `ingest.ingest` describes; its result is that function's result."""
+    _require_torch()
     run, base = Path(job["run"]), Path(job["base"]) if job["base"] else None
     source = find_source(run)
     plan, small, kind = _planned(run, source, base, job["dtype"], job["lora_alpha"])
@@ -76,6 +78,17 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         "weights": dict(sorted(weights.items())),
         "report": {**report, "rounded_elements": changed},
     }
+
+
+def _require_torch() -> None:
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if missing:
+        raise EnvironmentFailure(
+            "HT123",
+            f"{' and '.join(missing)} are needed to read what a trainer saved",
+            detail=("Nothing was written.",),
+            next="pip install 'hf-hubtools[merge]'",
+        )
 
 
 def _planned(

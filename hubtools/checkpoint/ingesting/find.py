@@ -20,7 +20,10 @@ from hubtools.errors import CheckError
 
 Kind = Literal["lora", "safetensors", "dcp", "verl-fsdp", "pickle"]
 LORA = "lora_adapter"
-_PICKLES = ("pytorch_model.bin", "consolidated.pth", "consolidated.00.pth", "model.pt")
+_PICKLES = (
+    "pytorch_model.bin", "pytorch_model_fsdp.bin", "consolidated.pth", "consolidated.00.pth",
+    "model.pt",
+)  # fmt: skip
 _PICKLE_INDEX = "pytorch_model.bin.index.json"
 _ZERO = "zero_to_fp32.py"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from hubtools.checkpoint.ingesting.expected import Expected, Shapes, View
 from hubtools.checkpoint.ingesting.keys import cleaned
+from hubtools.checkpoint.ingesting.wanted import Expected, Shapes, View
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,13 @@ from typing import Any, Protocol
 
 from hubtools.checkpoint.headers import BITS
 from hubtools.checkpoint.ingesting.dcp import Dcp
-from hubtools.checkpoint.ingesting.expected import (
-    Expected,
-    Shapes,
-    from_base,
-    from_transformers,
-)
+from hubtools.checkpoint.ingesting.expected import from_base, from_transformers
 from hubtools.checkpoint.ingesting.find import Source
 from hubtools.checkpoint.ingesting.match import Match, match
 from hubtools.checkpoint.ingesting.pieces import FLOATS, Reader, SourceTensor, equal
 from hubtools.checkpoint.ingesting.plain import read_pickles, read_safetensors
 from hubtools.checkpoint.ingesting.ranks import read_ranks
+from hubtools.checkpoint.ingesting.wanted import Expected, Shapes
 from hubtools.checkpoint.inspect import DTYPES
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX, SINGLE

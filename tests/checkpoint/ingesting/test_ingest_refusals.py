@@ -108,6 +108,11 @@ def test_legacy_sharded_tensors(trained: Path, here: Any) -> None:
     refused("HT169", lambda: here(run, dtype="bfloat16", check=True), "ShardedTensor", "FSDP2")
 
 
+def test_two_sharded_dimensions(trained: Path, here: Any) -> None:
+    run = trained / "two-ways"
+    refused("HT169", lambda: here(run, dtype="bfloat16", check=True), "['S0', 'S1']", "hf_model")
+
+
 @pytest.mark.parametrize("zero", [True, False])
 def test_deepspeed_names_the_command_that_converts(tmp_path: Path, zero: bool) -> None:
     step = tmp_path / "checkpoint-40" / "global_step40"

@@ -14,9 +14,16 @@ from trainer_dirs import model_of, save_side_files
 
 from hubtools.checkpoint.ingesting import plan as plans
 from hubtools.checkpoint.ingesting.ingest import ingest, plan_ingest
+from hubtools.checkpoint.ingesting.ranks import rank_files, read_ranks
 from hubtools.errors import CheckError
 
-LAYOUTS = [("fsdp1", "llama"), ("hsdp1", "llama"), ("fsdp2-moe", "moe"), ("hsdp2-tied", "tied")]
+LAYOUTS = [
+    ("fsdp1", "llama"),
+    ("hsdp1", "llama"),
+    ("fsdp2-moe", "moe"),
+    ("hsdp2-tied", "tied"),
+    ("columns", "llama"),
+]
 
 
 @pytest.mark.parametrize(("layout", "name"), LAYOUTS)
@@ -62,6 +69,31 @@ def test_the_step_directory_may_be_named_at_any_level(trained: Path, here: Any) 
     ]
     assert [report["step"] for report in reports] == [7, 7, 7]
     assert len({report["elements"] for report in reports}) == 1
+
+
+def test_replicated_buffers_and_what_stays_wide(
+    trained: Path, reference: Any, here: Any, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    here(trained / "buffers", dtype="bfloat16")
+    wide = reference("buffers", "float32")
+    loaded = AutoModelForCausalLM.from_pretrained(wide, dtype=torch.bfloat16)
+    loaded.save_pretrained(tmp_path / "narrow")  # transformers keeps the router in float32
+    assert same(tmp_path / "out", tmp_path / "narrow")
+    kinds = {tensor[0] for tensor in stored(tmp_path / "out").values()}
+    assert kinds == {"BF16", "F32"}
+
+
+def test_scalars_come_from_rank_zero(copied: Callable[[str], Path]) -> None:
+    actor = copied("fsdp1") / "global_step_7" / "actor"
+    for file in rank_files(actor):
+        state = torch.load(file, weights_only=True)
+        torch.save({**state, "count": torch.tensor(3), "two": torch.arange(2)}, file)
+    found = {tensor.name: tensor for tensor in read_ranks(rank_files(actor))}
+    for name, shape in (("count", ()), ("two", (2,))):
+        assert (found[name].dtype, found[name].shape) == ("I64", shape)
+        assert [piece.path.name for piece in found[name].pieces] == ["model_world_size_4_rank_0.pt"]
 
 
 def test_one_rank_stores_plain_tensors(here: Any, reference: Any, tmp_path: Path) -> None:
