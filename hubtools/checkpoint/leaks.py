@@ -43,6 +43,7 @@ _RUN = re.compile(
 _EMAIL = re.compile(
     r"(?<![\w.+/:@-])(?!git@)[\w.+-]+@(?P<domain>[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})\b"
 )
+_MANY = 200  # in one value or line; who has more knows by then
 _FIELDS: tuple[tuple[LeakKind, re.Pattern[str]], ...] = (
     ("user name", re.compile(r"(?i)/(?:user_?name|login|unix_user)$")),
     ("host name", re.compile(r"(?i)/(?:host|host_?name|node_?name|machine)$")),
@@ -97,7 +98,9 @@ def identity(text: str, pointer: str = "", host: str = "") -> Iterator[tuple[Lea
     found: list[tuple[int, int]] = []
 
     def new(span: tuple[int, int]) -> bool:
-        fresh = all(span[1] <= start or end <= span[0] for start, end in found)
+        fresh = len(found) < _MANY and all(
+            span[1] <= start or end <= span[0] for start, end in found
+        )
         if fresh:
             found.append(span)
         return fresh

@@ -95,8 +95,8 @@ def test_the_name_of_this_machine_is_a_host_name() -> None:
 @pytest.mark.parametrize(
     "text",
     ["a.a-" * 100_000, "/home/" * 60_000, "a@" * 100_000, "events.out.tfevents.1." * 20_000,
-     "wandb.ai/" * 40_000, "-" * 400_000, "1." * 200_000],
-    ids=["labels", "homes", "mails", "events", "runs", "dashes", "numbers"],
+     "wandb.ai/" * 40_000, "-" * 400_000, "1." * 200_000, "10.0.0.1 /home/ann " * 50_000],
+    ids=["labels", "homes", "mails", "events", "runs", "dashes", "numbers", "leaks"],
 )  # fmt: skip
 def test_no_text_makes_the_search_slow(text: str) -> None:
     start = time.process_time()
