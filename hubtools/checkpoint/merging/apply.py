@@ -61,7 +61,12 @@ class _Application:
         self._names = names
         self._places = Places(sketch.drafts, names)
         linear = [module for module, parts in tensors.modules.items() if "A" in parts]
-        self._by_names = through_names(linear, adapter.config, sketch.drafts.keys())
+        self._by_names = frozenset(
+            module
+            for module in through_names(linear, adapter.config, sketch.drafts.keys())
+            # A tied output matrix is not stored, and still is a matrix like any other.
+            if self._places.parameter(f"{module}.weight") not in sketch.tied
+        )
         self.homeless: list[str] = []
 
     def run(self) -> None:

@@ -34,7 +34,7 @@ class Places:
             return name
         if self._names is None:
             return None
-        parameter = self._names.asked.get(name, name)
+        parameter = self.parameter(name)
         if parameter in self._drafts:
             return parameter
         parts = self._names.parameters.get(parameter)
@@ -49,6 +49,10 @@ class Places:
             "run the same command with --engine peft",
             f"the first piece is {parts[0].disk}",
         )
+
+    def parameter(self, name: str) -> str:
+        """What transformers calls the tensor of this name in memory."""
+        return self._names.asked.get(name, name) if self._names else name
 
     def class_of(self, stored: str) -> str:
         """The class of the module that owns a stored tensor; empty when it is not known."""

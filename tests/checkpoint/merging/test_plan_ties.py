@@ -151,3 +151,17 @@ def test_a_trainer_that_ties_only_by_known_names_left_these_apart(zoo: Zoo) -> N
     made = plan(zoo, "tied embedding", kind="gpt2")
     assert made.to_json()["added"] == [HEAD]
     assert output(made, HEAD).untouched
+
+
+def test_an_output_matrix_under_its_old_name(zoo: Zoo, tmp_path: Path) -> None:
+    base, adapter = zoo.pair("gemma3", "embedding and head")
+    copy = Path(shutil.copytree(adapter, tmp_path / "adapter"))
+    file = copy / "adapter_model.safetensors"
+    old = {
+        name.replace(".model.lm_head", ".model.language_model.lm_head"): tensor
+        for name, tensor in load_file(file).items()
+    }
+    save_file(old, file)
+    made = plan_merge([open_adapter(copy, tmp_path)], base)
+    assert len(output(made, HEAD).ops) == 1
+    assert made.to_json()["added"] == [HEAD]
