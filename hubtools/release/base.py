@@ -11,6 +11,7 @@ from hubtools.hub.model import RemoteFile
 from hubtools.hub.remote import list_files
 from hubtools.hub.session import is_loopback
 from hubtools.release.context import BASE, Release
+from hubtools.release.ingested import is_ingested
 from hubtools.release.stages.base import input_digests
 from hubtools.release.store import Record, stage_key
 
@@ -55,7 +56,7 @@ def compare_base(release: Release) -> list[Finding]:
         HT526 when the copy is another model than the manifest says.
     """
     table, folder = release.family.manifest.family.base, release.base_path()
-    if release.base_files or folder is None or not folder.is_dir() or not release.needs_base():
+    if release.base_files or folder is None or not folder.is_dir() or not _reads_base(release):
         return []
     release.base_files = "local"
     if table.revision is None:
@@ -88,6 +89,12 @@ def compare_base(release: Release) -> list[Finding]:
             next=f"correct path or revision at {release.family.where('family', 'base')}",
         )
     ]
+
+
+def _reads_base(release: Release) -> bool:
+    """Whether any of the base's files gets into the members: its licence gets into every run."""
+    runs = (member.checkpoint for member in release.family.members)
+    return release.needs_base() or any(run is not None and is_ingested(run) for run in runs)
 
 
 def _differing(here: Mapping[str, str], there: Mapping[str, RemoteFile]) -> list[str]:

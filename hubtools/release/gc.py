@@ -10,12 +10,13 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hubtools.errors import EnvironmentFailure
+from hubtools.checkpoint.adapter import open_adapter
+from hubtools.errors import EnvironmentFailure, HubtoolsError
 from hubtools.files import locked
 from hubtools.release.context import BASE, Release
 from hubtools.release.freed import delete_files
@@ -66,6 +67,7 @@ def find_garbage(release: Release) -> list[Garbage]:
     return [
         *_weights(release, live),
         *_scratch(release, live),
+        *_converted(release),
         *_copies(release, live),
         *_logs(release),
         *_records(release, live),
@@ -145,6 +147,18 @@ def _scratch(release: Release, live: Live) -> Iterator[Garbage]:
                     continue
                 reason = "work that no release goes on with"
                 yield _garbage("scratch", work, _files(work), reason, [work / "lock"])
+
+
+def _converted(release: Release) -> Iterator[Garbage]:
+    """Adapters in another format, of pickles that are not there any more, or changed."""
+    current = set()
+    for member in release.family.members:
+        with suppress(HubtoolsError):  # no adapter, or none that can be read: nothing is current
+            if member.checkpoint is not None and release.scratch.is_dir():
+                current.add(open_adapter(member.checkpoint, release.scratch).weights)
+    for file in sorted(release.scratch.glob("*.safetensors")):
+        if file not in current:
+            yield _garbage("scratch", file, [file], "of a pickle that is not there any more")
 
 
 def _copies(release: Release, live: Live) -> Iterator[Garbage]:

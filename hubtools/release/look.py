@@ -73,7 +73,7 @@ def _trainers(source: Path, base: Path | None, dtype: str, lora_alpha: float | N
     hint = str(read_object(config).get("_name_or_path") or "") if config is not None else ""
     return Run(
         kind=job.kind,
-        kind_from=f"{job.source.kind} weights of {job.source.world_size} ranks",
+        kind_from=f"{job.source.kind} weights of a trainer",
         step=job.step,
         step_from="the directory's name, or trainer_state.json",
         base_hint=adapter.base if adapter is not None and adapter.base else hint,

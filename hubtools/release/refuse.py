@@ -22,7 +22,7 @@ _OPTIONS = (  # of merge and ingest: as a fix names them, then as a manifest sta
     (r"ingest .*--dtype (\w+)", 'add dtype = "{}" to [ingest]', "--dtype {}"),
     (r"--engine peft", 'add engine = "peft" to [merge]', ""),
     (r"--base-is-residual", "add base_is_residual = true to [merge]", ""),
-    (r"--base DIR", "correct base", "--base-path DIR"),
+    (r"--base DIR", "correct base, or give it its path,", "--base-path DIR"),
 )
 
 

@@ -14,6 +14,7 @@ from hubtools.errors import Finding
 from hubtools.family.manifest import read_family
 from hubtools.release.context import Release, open_release
 from hubtools.release.engine import walk
+from hubtools.release.gc import delete, find_garbage
 from hubtools.release.refuse import in_manifest
 from hubtools.release.stages.check import check_local
 
@@ -49,6 +50,20 @@ def nested(run: Path) -> None:
     (run / "policy").mkdir()
     for name in ("adapter_model.safetensors", "adapter_config.json"):
         (run / name).rename(run / "policy" / name)
+
+
+def test_a_converted_pickle_is_collected_when_it_is_not_read_any_more(family: Path) -> None:
+    run = family / "runs" / "red" / "s4"
+    shutil.copytree(run, family / "before")
+    pickled(run)
+    merged(family)
+    (copy,) = (family / ".hubtools" / "converted").glob("*.safetensors")
+    assert copy not in [item.path for item in find_garbage(opened(family))]
+    shutil.rmtree(run)
+    (family / "before").rename(run)
+    (item,) = (item for item in find_garbage(opened(family)) if item.path == copy)
+    assert delete(opened(family), item)
+    assert not copy.exists()
 
 
 @pytest.mark.parametrize("change", [pickled, nested])
@@ -124,7 +139,10 @@ def test_a_full_model_is_no_adapter(family: Path) -> None:
         ("run the same command without --lora-alpha", "remove lora_alpha from [ingest]"),
         ("run the same command with --engine peft", 'add engine = "peft" to [merge]'),
         ("give it, and add --base-is-residual", "add base_is_residual = true to [merge]"),
-        ("name the base it was trained on: --base DIR", "correct base in family.toml"),
+        (
+            "name the base it was trained on: --base DIR",
+            "correct base, or give it its path, in",
+        ),
         ("ls runs", "ls runs"),
     ],
 )
