@@ -41,7 +41,7 @@ def report(output: Output, result: Mapping[str, Any]) -> None:
         change = found["relative_change"]
         size = "new" if change is None else f"‖Δ‖/‖W‖ {change:.2e}"
         output.note(
-            f"  {kind:{width}}  {found['tensors']:>4} tensors  {size}"
+            f"  {kind:{width}}  ×{found['tensors']:<4}  {size}"
             f"  {found['unmoved_share']:.1%} of elements did not move"
         )
     for name, file in result["weights"].items():

@@ -28,7 +28,9 @@ def test_plan_merge_and_words(made: Any, tmp_path: Path) -> None:
     assert result.stdout == f"{out}\n"
     story = result.stderr
     assert f"Merge {adapter} into {base}" in story
-    assert "  6 of 27 tensors change (52.0 kB of 168.8 kB), rank 8, scaling 3, engine numpy" in story
+    assert (
+        "  6 of 27 tensors change (52.0 kB of 168.8 kB), rank 8, scaling 3, engine numpy" in story
+    )
     assert re.search(r"✓ merged  float32, rounded once .*; 9\d\.\d% of the touched elements", story)
     assert re.search(r"  sha256 [0-9a-f]{64}  model.safetensors\n", story)
     assert "✓ talks   '[user] What is the capital of France?\\n[assistant] ' → " in story

@@ -54,13 +54,12 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             del model
             bare = load_model(base, dtype, like=merged)
             fit_vocabulary(bare, rows)
+            without = _logits(bare, prompts)
+            progress(label, 3, 4, "steps")
             places = [Path(adapter["path"]) for adapter in job["adapters"]]
             adapted = with_adapters(bare, folders, places)
             activate_all(adapted, places[-1])
             theirs = _logits(adapted, prompts)
-            progress(label, 3, 4, "steps")
-            with adapted.disable_adapter():
-                without = _logits(adapted, prompts)
             progress(label, 4, 4, "steps")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
