@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from hubtools.checkpoint.adapter import Adapter, open_adapter
+from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.carry import SmallFile, small_files
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
@@ -68,11 +68,6 @@ class MergePlan:
     adapter_tensors: int
     merged_by: Literal["stream", "peft"] = "stream"
 
-    @property
-    def adapter(self) -> Path:
-        """Directory of the first adapter."""
-        return self.adapters[0].path
-
     def small_files(self) -> dict[str, SmallFile]:
         """What lies beside weights and index: name → content and the side it comes from.
 
@@ -100,7 +95,7 @@ class MergePlan:
 
 
 def plan_merge(
-    adapters: Sequence[Adapter] | Path,
+    adapters: Sequence[Adapter],
     base: Path,
     options: MergeOptions | None = None,
     names: NameMap | None = None,
@@ -109,7 +104,7 @@ def plan_merge(
     """Match every tensor of the adapters to exactly one tensor of `base`.
 
     Args:
-        adapters: merged in turn; a path is that of one adapter in safetensors.
+        adapters: merged in turn.
         base: directory of the model they were trained on.
         options: default: none chosen.
         names: the base's name map, when an earlier plan already asked for it.
@@ -123,8 +118,6 @@ def plan_merge(
             HT143 a tensor stored in pieces; HT10x unreadable files; as `name_map`.
     """
     options = options or MergeOptions()
-    if isinstance(adapters, Path):
-        adapters = [open_adapter(adapters, Path(tempfile.mkdtemp()))]
     draft = base_sketch(base)
     for adapter in adapters:
         require_streamable(adapter, base, base_is_residual=options.base_is_residual)

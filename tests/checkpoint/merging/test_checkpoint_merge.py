@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tiny_models import LINEAR, TEMPLATE, save_adapter, save_base, save_tokenizer
 
+from hubtools.checkpoint.adapter import open_adapter
 from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.digests import sha256_file
@@ -206,7 +207,7 @@ def test_another_job_does_not_touch_what_is_there(made: Any, tmp_path: Path) -> 
 
 def test_the_plan_says_what_will_happen(made: Any) -> None:
     base, adapter = made("qwen2")
-    plan = plan_merge(adapter, base).to_json()
+    plan = plan_merge([open_adapter(adapter, base.parent)], base).to_json()
     size = (base / "model.safetensors").stat().st_size
     assert plan == {
         "adapter_tensors": 12,

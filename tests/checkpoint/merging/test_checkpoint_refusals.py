@@ -13,17 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny_models import save_adapter, save_base
 
+from hubtools.checkpoint.adapter import open_adapter
 from hubtools.checkpoint.merging.merge import merge
-from hubtools.checkpoint.merging.plan import plan_merge
+from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
 from hubtools.errors import CheckError, HubtoolsError
 
 Pair = tuple[Path, Path]
 
 
+def plan(adapter: Path, base: Path) -> MergePlan:
+    return plan_merge([open_adapter(adapter, base.parent)], base)
+
+
 def refusal(pair: Pair, id: str) -> HubtoolsError:
     base, adapter = pair
     with pytest.raises(CheckError) as caught:
-        plan_merge(adapter, base)
+        plan(adapter, base)
     assert caught.value.id == id, caught.value
     assert caught.value.next
     assert caught.value.where
@@ -87,7 +92,7 @@ def test_what_was_trained_and_lost_on_the_way(
 def test_heads_of_other_models_may_be_named(broken: Pair) -> None:
     edit_config(broken[1], modules_to_save=["classifier", "score"])
     base, adapter = broken
-    assert plan_merge(adapter, base).to_json()["changed_tensors"] == 14
+    assert plan(adapter, base).to_json()["changed_tensors"] == 14
 
 
 def test_pissa_as_peft_saves_it(made: Any, tmp_path: Path) -> None:
@@ -254,7 +259,7 @@ def test_no_configuration_gives_a_traceback(broken: Pair, data: Any) -> None:
     key = data.draw(st.sampled_from(sorted(json.loads(original))))
     edit_config(folder, name, **{key: data.draw(json_values)})
     with suppress(CheckError):  # refused or planned; anything else fails the test
-        plan_merge(adapter, base)
+        plan(adapter, base)
     (folder / name).write_bytes(original)
 
 
