@@ -139,8 +139,8 @@ DORA = Shape(
     24, 896, 4864, 14, 2, 151_936, True, dora=True,
 )  # fmt: skip
 EXPERTS = Shape(
-    "Qwen3-MoE: 8 layers, 1024 wide, 32 experts of 512, 32000 tokens; LoRA r=8 on fused experts",
-    8, 1024, 512, 16, 4, 32_000, False, experts=32, rank=8,
+    "Qwen3-MoE: 16 layers, 1024 wide, 32 experts of 512, 32000 tokens; LoRA r=8 on fused experts",
+    16, 1024, 512, 16, 4, 32_000, False, experts=32, rank=8,
 )  # fmt: skip
 
 

@@ -17,8 +17,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-from common import Run, arguments, emit, measured
 from _shapes import DORA, EXPERTS, LARGE, SMALL, Shape, write_adapter, write_model
+from common import Run, arguments, emit, measured
 
 from hubtools.checkpoint.shards import read_weights
 
