@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +81,7 @@ class _Names:
         mapping = get_model_conversion_mapping(model)
         self._converters = [item for item in mapping if isinstance(item, WeightConverter)]
         self._renamings = [item for item in mapping if not isinstance(item, WeightConverter)]
+        self._followed: dict[Any, dict[int, tuple[Part, ...]]] = {}
 
     def forward(self, disk: Mapping[str, Shape]) -> _Found:
         """Stored names and shapes → what each parameter is made of."""
@@ -119,7 +120,7 @@ class _Names:
     ) -> tuple[dict[str, str], dict[str, Part]]:
         """For each name asked for its in-memory name, and its place inside when not the whole."""
         modules = module_kinds(self.model)
-        stored = {part.disk: part for group in parts.values() for part in group}
+        stored = _of_one(parts)
         places, partly = dict[str, str](), dict[str, tuple[str, str]]()
         for name in asked:
             target, pattern = self._renamed(name)
@@ -144,11 +145,10 @@ class _Names:
     def _older(self) -> dict[tuple[str, str, str], Part]:
         """Where each tensor of the written layout lies inside the parameter it is a part of."""
         found: dict[tuple[str, str, str], Part] = {}
-        for target, parts in self.forward(self.written()).parts.items():
-            for part in parts:
-                renamed, pattern = self._renamed(part.disk)
-                if renamed == target and pattern is not None:
-                    found[_key(part.disk, target, pattern)] = part
+        for name, part in _of_one(self.forward(self.written()).parts).items():
+            target, pattern = self._renamed(name)
+            if pattern is not None:
+                found[_key(name, target, pattern)] = part
         return found
 
     def _renamed(self, name: str) -> tuple[str, str | None]:
@@ -165,19 +165,43 @@ class _Names:
     def _converted(
         self, group: _Group, target: str, disk: Mapping[str, Shape]
     ) -> dict[str, tuple[Part, ...]]:
-        """What the parameters are made of that a group of stored tensors becomes."""
+        """What the parameters are made of that a group of stored tensors becomes.
+
+        Layers are alike: what was followed for one holds for all groups of these shapes.
+        """
+        targets = group.targets(target)
+        results = {name: self.shapes[name] for name in targets if name in self.shapes}
+        taken = tuple((pattern, disk[name]) for name, pattern in group.members)
+        key = (id(group.converter), taken, tuple(results.values()))
+        if key not in self._followed:
+            self._followed[key] = self._follow(group, target, disk, results)
+        return {
+            targets[number]: tuple(
+                replace(part, disk=group.members[int(part.disk)][0]) for part in parts
+            )
+            for number, parts in self._followed[key].items()
+        }
+
+    def _follow(
+        self,
+        group: _Group,
+        target: str,
+        disk: Mapping[str, Shape],
+        results: Mapping[str, Shape],
+    ) -> dict[int, tuple[Part, ...]]:
+        """By number of the result; parts name stored tensors by their number in the group."""
 
         def run(stand_ins: Mapping[str, Any], small: Callable[[Shape], Shape]) -> dict[str, Any]:
             converter = copy.deepcopy(group.converter)
-            for name, pattern in group.members:
-                converter.add_tensor(target, name, pattern, stand_ins[name])
+            for number, (name, pattern) in enumerate(group.members):
+                converter.add_tensor(target, name, pattern, stand_ins[str(number)])
             model = _Scaled(self.shapes, small)
             outputs = converter.convert(target, model=model, config=self.model.config)
             return {n: t[0] if isinstance(t, list) else t for n, t in outputs.items()}
 
-        sources = {name: disk[name] for name, _ in group.members}
-        known = [name for name in group.targets(target) if name in self.shapes]
-        return follow(sources, {name: self.shapes[name] for name in known}, run)
+        sources = {str(number): disk[name] for number, (name, _) in enumerate(group.members)}
+        targets = group.targets(target)
+        return {targets.index(name): parts for name, parts in follow(sources, results, run).items()}
 
 
 class _Scaled:
@@ -199,6 +223,15 @@ def _by_pattern(converters: Iterable[Any]) -> dict[str, Any]:
 
 def _why(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+
+
+def _of_one(parts: Mapping[str, tuple[Part, ...]]) -> dict[str, Part]:
+    """Stored tensors that are part of one parameter only, by name."""
+    found: dict[str, list[Part]] = {}
+    for group in parts.values():
+        for part in group:
+            found.setdefault(part.disk, []).append(part)
+    return {disk: places[0] for disk, places in found.items() if len(places) == 1}
 
 
 def _whole(disk: str, shape: Shape) -> Part:

@@ -140,6 +140,22 @@ def test_names_of_every_age_lead_to_one_place(zoo: Zoo, kind: str) -> None:
     assert names.asked_parts == {}
 
 
+@pytest.mark.parametrize("kind", LAYOUTS)
+def test_every_name_of_today_leads_to_itself(tmp_path: Path, kind: str) -> None:
+    """In memory, and on disk to the parameter it fills; a tensor cut in several has no one home."""
+    base = save_layout(tmp_path / "base", kind)
+    told = names_of(base)
+    homes: dict[str, list[str]] = {}
+    for name, parts in told.parameters.items():
+        for part in parts:
+            homes.setdefault(part.disk, []).append(name)
+    names = names_of(base, *told.shapes, *homes)
+    assert {name: names.asked[name] for name in told.shapes} == {n: n for n in told.shapes}
+    one = {disk: found[0] for disk, found in homes.items() if len(found) == 1}
+    assert {name: names.asked[name] for name in one} == one
+    assert names.asked.keys() == told.shapes.keys() | one.keys()
+
+
 def test_what_peft_takes_modules_for(zoo: Zoo, tmp_path: Path) -> None:
     modules = names_of(zoo.base("gpt2")).modules
     assert modules["transformer.h.0.attn.c_attn"] == "Conv1D"
