@@ -65,7 +65,7 @@ def through_names(
     neighbours of experts (PEFT merges a router that is no Linear differently).
     """
     blocks = {name.partition(".experts.")[0] for name in disk if ".experts." in name}
-    owners = [str(t).rpartition(".")[0] for t in config.fields.get("target_parameters") or ()]
+    owners = [target.rpartition(".")[0] for target in _targets(config)]
     return frozenset(
         module
         for module in modules
@@ -74,6 +74,11 @@ def through_names(
         or module.rpartition(".")[0] in blocks
         or any(owner and _ends_with(module, owner) for owner in owners)
     )
+
+
+def _targets(config: AdapterConfig) -> list[str]:
+    stated = config.fields.get("target_parameters")
+    return [str(target) for target in stated] if isinstance(stated, list) else []
 
 
 def questions(modules: Iterable[str]) -> list[str]:
@@ -256,7 +261,12 @@ class _Placer:
                 page=region.page if part.page is None else None,
                 rows=None if rows == (0, outputs) else rows,
             )
-            self._ops.setdefault(part.disk, []).append((pair.module, op))
+            others = self._ops.setdefault(part.disk, [])
+            for module, other in others:
+                if module != pair.module and _overlap(op, other):
+                    what = f"{module} and {pair.module} are two names of one place"
+                    raise incomplete(pair.a.path, what)
+            others.append((pair.module, op))
 
     def _parts(self, region: _Region) -> list[Part]:
         """The stored tensors that have some of a page; looked up once for all pages."""
@@ -273,8 +283,7 @@ class _Placer:
         return self.config.rounding if layer and not wrapped else "twice"
 
     def _targeted(self, target: str) -> bool:
-        wanted = self.config.fields.get("target_parameters") or ()
-        return any(_ends_with(target, str(name)) for name in wanted)
+        return any(_ends_with(target, name) for name in _targets(self.config))
 
     def _fits(self, pair: Pair, target: str, in_out: bool) -> bool:
         shape = self.names.shapes[target]
@@ -333,6 +342,14 @@ def _cut(
     b = replace(b, rows=slice(first - start, last - start))
     shift = (part.disk_rows[0] if part.disk_rows else 0) - part.rows[0]
     return a, b, (first + shift, last + shift)
+
+
+def _overlap(one: LowRank, other: LowRank) -> bool:
+    if one.page != other.page:
+        return False
+    if one.rows is None or other.rows is None:
+        return True
+    return one.rows[0] < other.rows[1] and other.rows[0] < one.rows[1]
 
 
 def _unwrapped(module: str) -> str:
