@@ -96,6 +96,20 @@ def test_several_adapters_in_turn_with_the_check(zoo: Zoo, tmp_path: Path) -> No
     assert json.loads((tmp_path / ".out.merge" / "logits.json").read_bytes()) == data["logits"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "variant"),
+    [("qwen2_5_vl", "old names"), ("gemma3", "old names"), ("qwen3_moe", "old experts")],
+)
+def test_names_of_an_old_release_are_compared_too(
+    zoo: Zoo, tmp_path: Path, kind: str, variant: str
+) -> None:
+    base, adapter = zoo.pair(kind, variant)
+    out = tmp_path / "out"
+    data = answer(adapter, "--base", base, "-o", out, "--check", "logits", "--no-talk")
+    assert data["logits"]["equal"]
+    assert data["logits"]["adapter_effect"] > 4 * data["logits"]["bound"]
+
+
 def test_a_difference_is_told_and_ends_with_an_error(zoo: Zoo, tmp_path: Path) -> None:
     base, adapter = zoo.pair("qwen2", "embedding")
     argv = (adapter, "--base", base, "-o", tmp_path / "out", "--keep-tied", "--check", "logits")

@@ -46,13 +46,13 @@ def library_versions() -> dict[str, str]:
 
 
 def stage_adapters(
-    adapters: Sequence[Mapping[str, str]], scratch: Path, base_is_residual: bool
+    adapters: Sequence[Mapping[str, Any]], scratch: Path, base_is_residual: bool
 ) -> list[Path]:
     """Directories that PEFT can load: the safetensors file, and a configuration that fits the base.
 
     Args:
-        adapters: `path` and `weights` of each.
-        scratch: made anew; holds links, no copies.
+        adapters: `path` and `weights` of each; `renames` of tensors that PEFT would not find.
+        scratch: made anew; holds links, and a copy where tensors are renamed.
         base_is_residual: tell PEFT not to change the base a second time.
     """
     shutil.rmtree(scratch, ignore_errors=True)
@@ -64,7 +64,14 @@ def stage_adapters(
         if base_is_residual:
             fields["init_lora_weights"] = True
         (folder / CONFIG).write_text(json.dumps(fields))
-        (folder / WEIGHTS).symlink_to(Path(adapter["weights"]).absolute())
+        weights, renames = Path(adapter["weights"]).absolute(), adapter.get("renames")
+        if renames:
+            from safetensors.torch import load_file, save_file
+
+            tensors = load_file(weights)
+            save_file({renames.get(n, n): t for n, t in tensors.items()}, folder / WEIGHTS)
+        else:
+            (folder / WEIGHTS).symlink_to(weights)
         folders.append(folder)
     return folders
 
@@ -89,9 +96,16 @@ def load_model(path: Path, dtype: Any, *, like: Path | None = None, task: str = 
     loader = getattr(transformers, name, transformers.AutoModelForCausalLM)
     labels = {"num_labels": len(config["id2label"])} if _heads(config) else {}
     try:
-        transformers.AutoConfig.from_pretrained(path, local_files_only=True)  # a type it knows
+        transformers.AutoConfig.from_pretrained(  # a type it knows
+            path, local_files_only=True, trust_remote_code=False
+        )
         model = loader.from_pretrained(
-            path, dtype=dtype, use_safetensors=True, local_files_only=True, **labels
+            path,
+            dtype=dtype,
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            **labels,
         )
     except Exception as error:  # whatever stops the library is what the user has to know
         raise _no_load(path, error) from error

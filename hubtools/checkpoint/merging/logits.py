@@ -13,12 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.adapter import Adapter
+from hubtools.checkpoint.headers import read_header
 from hubtools.checkpoint.merging.memory import available_memory, load_memory, require_memory
+from hubtools.checkpoint.merging.tensors import plain_name
+from hubtools.checkpoint.names import name_map
 from hubtools.checkpoint.shards import read_weights
 from hubtools.children import run_child
 from hubtools.errors import CheckError
 from hubtools.progress import Progress, silent
 
+_LAYERS = ("Linear", "Conv1D", "Embedding")
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
@@ -69,7 +73,11 @@ def check_logits(
         "hubtools.checkpoint.merging.logits_child",
         {
             "adapters": [
-                {"path": str(adapter.path.absolute()), "weights": str(adapter.weights.absolute())}
+                {
+                    "path": str(adapter.path.absolute()),
+                    "weights": str(adapter.weights.absolute()),
+                    "renames": _renames(adapter, base, log),
+                }
                 for adapter in adapters
             ],
             "base": str(base.absolute()),
@@ -84,6 +92,32 @@ def check_logits(
         progress=progress,
         env=_OFFLINE,
     )
+
+
+def _renames(adapter: Adapter, base: Path, log: Path) -> dict[str, str]:
+    """Tensors of layers that are called otherwise in memory → names under which PEFT finds them.
+
+    Experts are left alone: PEFT converts them itself.
+    """
+    if adapter.config.peft_type != "LORA":
+        return {}
+    parts = {
+        entry.name: plain_name(entry.name).partition(".lora_")
+        for entry in read_header(adapter.weights).tensors
+    }
+    asked = {
+        name: f"{module}.weight" if lora else module for name, (module, lora, _) in parts.items()
+    }
+    names = name_map(base, sorted(set(asked.values())), log)
+    renames = {}
+    for name, (_, lora, rest) in parts.items():
+        found = names.asked.get(asked[name], asked[name])
+        if found == asked[name] or asked[name] in names.asked_parts:
+            continue
+        owner, _, leaf = found.rpartition(".")
+        if names.modules.get(owner) in _LAYERS:
+            renames[name] = f"base_model.model.{owner}.{lora[1:] + rest if lora else leaf}"
+    return renames
 
 
 def require_equal(found: dict[str, Any], merged: Path, kept_tied: bool) -> None:
