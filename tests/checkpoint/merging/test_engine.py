@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -390,3 +392,13 @@ def test_numpy_multiplies_only_where_its_bits_are_known(bench: Bench) -> None:
     assert chosen("narrow", "b") == "torch"
     assert chosen("deep", "wide") == "torch"
     assert chosen("a", "b", magnitude=factors["b"]) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [("merge", ("numpy", "torch", "peft")), ("child", ("torch", "transformers", "safetensors"))],
+)
+def test_neither_process_loads_what_it_does_not_need(module: str, absent: tuple[str, ...]) -> None:
+    code = f"import sys, hubtools.checkpoint.merging.{module}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not set(absent) & set(done.stdout.split())
