@@ -114,6 +114,10 @@ VARIANTS: dict[str, Callable[[str], Options]] = {
         **_linear(kind),
         "trainable_token_indices": {_embedding(kind): [5, 0, 130]},
     },
+    "far tokens": lambda kind: {
+        **_linear(kind),
+        "trainable_token_indices": {_embedding(kind): [20_480, 3, 9_000, 4_096, 20_479, 4_095]},
+    },
     "resized": _linear,
     "resized embedding": lambda kind: {
         "target_modules": [*_LINEAR[kind][:1], _embedding(kind), "lm_head"]
