@@ -20,6 +20,7 @@ from hubtools.checkpoint.ingesting.pieces import (
 )
 from hubtools.checkpoint.ingesting.torchfile import NAMES, TorchFile, tensors_of, unsupported
 from hubtools.checkpoint.unpickle import Record, read_pickle
+from hubtools.errors import CheckError
 
 METADATA = ".metadata"
 _Chunk = tuple[tuple[int, ...], tuple[int, ...]]
@@ -39,23 +40,19 @@ class Dcp:
             raise damaged(
                 self.path, "it is missing: the save was interrupted, or it was not copied"
             )
-        fields = _fields(read_pickle(self.path))
         try:
+            fields = _fields(read_pickle(self.path))
             self._tensors = dict(_tensors(fields["state_dict_metadata"]))
             self._places = dict(_places(fields["storage_data"]))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise damaged(self.path, f"it describes no checkpoint ({error})") from error
+        except CheckError as error:
+            raise damaged(self.path, error.message) from error
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of every tensor, those of the optimizer too."""
         return {name: shape for name, (_, shape, _) in self._tensors.items()}
-
-    @property
-    def files(self) -> list[Path]:
-        """The data files that are named."""
-        names = {str(info["relative_path"]) for info in self._places.values()}
-        return [self.folder / name for name in sorted(names)]
 
     def tensor(self, name: str) -> SourceTensor:
         """One tensor with its pieces.
@@ -109,6 +106,8 @@ def _torch_piece(path: Path, begin: int, length: int, dtype: str, chunk: _Chunk)
 
 def _fields(value: Any) -> Mapping[str, Any]:
     """The state of a record: dataclasses are pickled as one dict."""
+    if not isinstance(value, Record):
+        raise ValueError(f"{type(value).__name__} where a record should be")
     parts = [part for part in value.parts if isinstance(part, Mapping)]
     merged: dict[str, Any] = {}
     for part in parts:
@@ -141,8 +140,9 @@ def _places(entries: Any) -> Iterator[tuple[tuple[str, tuple[int, ...]], dict[st
         index = _fields(key.args[0])
         if index.get("offset") is not None:
             place = dict(_fields(info))
-            if not all(type(place[field]) is int for field in ("offset", "length")):
-                raise ValueError("an offset is not a number")
+            numbers = [place[field] for field in ("offset", "length")]
+            if not all(type(number) is int for number in numbers) or "relative_path" not in place:
+                raise ValueError("a tensor's place is not one")
             yield (str(index["fqn"]), _size(index["offset"])), place
 
 

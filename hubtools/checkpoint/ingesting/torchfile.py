@@ -10,7 +10,9 @@ from __future__ import annotations
 import io
 import os
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +27,11 @@ NAMES = {
     "float16": "F16", "bfloat16": "BF16", "float32": "F32", "float64": "F64",
     "float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2",
 }  # fmt: skip
+_TRUNCATED = "it is truncated, or not in the zip format of torch.save"
+_BROKEN = (
+    zipfile.BadZipFile, ValueError, LookupError, NotImplementedError, RuntimeError, EOFError,
+    OverflowError, struct.error, zlib.error,
+)  # fmt: skip
 _SHARDED = re.compile(r"_shard\.|ShardedTensor")
 
 
@@ -64,8 +71,10 @@ class TorchFile:
                 part = stream if length is None else _Part(stream, begin, length)
                 self.state = _load(path, part)
                 self._records = _records(part)
-        except (zipfile.BadZipFile, OSError, ValueError) as error:
-            raise damaged(path, "it is truncated or was not written by torch.save") from error
+        except OSError as error:
+            raise damaged(path, error.strerror or str(error)) from error
+        except _BROKEN as error:
+            raise damaged(path, _TRUNCATED) from error
 
     def place(self, tensor: Any) -> Stored:
         """Where a tensor of `state` lies.
@@ -123,8 +132,7 @@ def _load(path: Path, stream: Any) -> Any:
         if named is not None:
             raise damaged(path, f"its pickle asks for {named[1]}, which would run code") from error
         words = (text.strip().splitlines() or [""])[0][:200]
-        what = "it is truncated or was not written by torch.save"
-        raise damaged(path, what, f"{type(error).__name__}: {words}") from error
+        raise damaged(path, _TRUNCATED, f"{type(error).__name__}: {words}") from error
 
 
 def unsupported(path: Path, what: str, fix: str) -> CheckError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,9 @@ import torch
 from test_ingest_dcp import Bomb
 from trainer_dirs import model_of, save_side_files
 
+from hubtools.checkpoint.ingesting.dcp import Dcp
 from hubtools.checkpoint.ingesting.ingest import ingest, plan_ingest
+from hubtools.checkpoint.ingesting.ranks import rank_files, read_ranks
 from hubtools.errors import CheckError, UsageError
 
 Copy = Callable[[str], Path]
@@ -238,3 +241,42 @@ def test_the_output_is_something_else(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="HT120"):
         ingest(trained / "fsdp1", out, dtype="bfloat16", log=tmp_path / "log")
     assert list(out.iterdir()) == []
+
+
+def scribbled(data: bytes, chance: random.Random, ends: int) -> bytes:
+    """The bytes with a few others in them, mostly where a file describes itself; or cut short."""
+    changed = bytearray(data)
+    for _ in range(chance.choice([1, 1, 3, 10])):
+        place = chance.choice([chance.randrange(ends), -1 - chance.randrange(ends)])
+        changed[place] = chance.randrange(256)
+    return bytes(changed[: chance.randrange(len(changed))] if chance.random() < 0.1 else changed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scribbles_in_a_rank_file_are_an_error_or_harmless(copied: Copy, seed: int) -> None:
+    run = copied("fsdp1")
+    good, chance = rank_file(run, 1).read_bytes(), random.Random(seed)
+    caught = 0
+    for _ in range(25):
+        rank_file(run, 1).write_bytes(scribbled(good, chance, 9000))
+        try:
+            read_ranks(rank_files(actor(run)))
+        except CheckError as error:
+            caught += error.id in ("HT167", "HT168")
+    assert caught > 5
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_scribbles_in_a_metadata_file_are_an_error_or_harmless(copied: Copy, seed: int) -> None:
+    run = copied("dcp-app")
+    good, chance = (run / ".metadata").read_bytes(), random.Random(seed)
+    caught = 0
+    for _ in range(25):
+        (run / ".metadata").write_bytes(scribbled(good, chance, len(good)))
+        try:
+            found = Dcp(run)
+            for name in found.shapes:
+                found.tensor(name)
+        except CheckError as error:
+            caught += error.id == "HT168"
+    assert caught > 5
