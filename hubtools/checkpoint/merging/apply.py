@@ -19,7 +19,12 @@ from hubtools.checkpoint.merging.experts import Pair, placed_by_names, through_n
 from hubtools.checkpoint.merging.heads import adopt_head
 from hubtools.checkpoint.merging.places import Places
 from hubtools.checkpoint.merging.recipe import Stored
-from hubtools.checkpoint.merging.refusals import OTHER_BASE, refuse, trained_on
+from hubtools.checkpoint.merging.refusals import (
+    OTHER_BASE,
+    incomplete,
+    refuse,
+    trained_on,
+)
 from hubtools.checkpoint.merging.tensors import AdapterTensors
 from hubtools.checkpoint.merging.tied import Sharing
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary
@@ -100,8 +105,15 @@ class _Application:
 
     def _sharing(self) -> Sharing:
         def stored(by_name: Mapping[str, V]) -> dict[str, V]:
-            found = ((self._places.find(name, self._adapter), v) for name, v in by_name.items())
-            return {name: value for name, value in found if name is not None}
+            found: dict[str, V] = {}
+            for name, value in by_name.items():
+                place = self._places.find(name, self._adapter)
+                if place in found:
+                    what = f"{name} and another tensor are two names of one place, {place}"
+                    raise incomplete(self._adapter.weights, what)
+                if place is not None:
+                    found[place] = value
+            return found
 
         modules = self._tensors.modules.items()
         low_rank = {
@@ -194,6 +206,10 @@ class _Application:
         for name, ops in placement.ops.items():
             draft = self._sketch.drafts[name]
             require_float(draft)
+            direct = name.removesuffix(".weight")
+            if "A" in modules.get(direct, {}) and direct not in self._by_names:
+                what = f"{direct} and {placement.origin[name][0]} are two names of one place"
+                raise incomplete(self._adapter.weights, what)
             for module, op in zip(placement.origin[name], ops, strict=True):
                 magnitude = modules[module].get("magnitude")
                 if magnitude is not None and magnitude.entry.elements != op.b.shape[0]:

@@ -17,6 +17,7 @@ from hubtools.checkpoint.adapter import open_adapter
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
 from hubtools.checkpoint.merging.recipe import LowRank, Output, SetRows
+from hubtools.errors import CheckError
 
 HEAD, EMBEDDING = "lm_head.weight", "model.embed_tokens.weight"
 
@@ -165,3 +166,18 @@ def test_an_output_matrix_under_its_old_name(zoo: Zoo, tmp_path: Path) -> None:
     made = plan_merge([open_adapter(copy, tmp_path)], base)
     assert len(output(made, HEAD).ops) == 1
     assert made.to_json()["added"] == [HEAD]
+
+
+def test_two_names_of_one_place(zoo: Zoo, tmp_path: Path) -> None:
+    base, adapter = zoo.pair("gemma3", "head")
+    copy = Path(shutil.copytree(adapter, tmp_path / "adapter"))
+    file = copy / "adapter_model.safetensors"
+    twice = {
+        spelling: tensor.clone()
+        for name, tensor in load_file(file).items()
+        for spelling in (name, name.replace(".model.lm_head", ".model.language_model.lm_head"))
+    }
+    save_file(twice, file)
+    with pytest.raises(CheckError, match="HT114") as caught:
+        plan_merge([open_adapter(copy, tmp_path)], base)
+    assert "two names of one place" in caught.value.detail[0]
