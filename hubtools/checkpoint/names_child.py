@@ -132,23 +132,24 @@ class _Names:
             places[name] = candidates.pop()
             if pattern is not None and places[name] == target and name not in self._state:
                 partly[name] = (target, pattern)
-        inside = {name: stored[name] for name in partly if name in stored}
-        older = self._older() if partly.keys() - inside.keys() else {}
+        inside: dict[str, Part] = {}
+        older = self._older() if partly.keys() - stored.keys() else {}
         for name, (target, pattern) in partly.items():
-            part = inside.get(name) or older.get(_key(name, target, pattern))
-            if part is None:
+            home = stored.get(name) or older.get(_key(name, target, pattern))
+            if home is None:
                 del places[name]
             else:
-                inside[name] = Part(name, part.page, part.rows, part.transposed, part.disk_rows)
+                places[name] = home[0]
+                inside[name] = replace(home[1], disk=name)
         return places, inside
 
-    def _older(self) -> dict[tuple[str, str, str], Part]:
+    def _older(self) -> dict[tuple[str, str, str], tuple[str, Part]]:
         """Where each tensor of the written layout lies inside the parameter it is a part of."""
-        found: dict[tuple[str, str, str], Part] = {}
-        for name, part in _of_one(self.forward(self.written()).parts).items():
+        found: dict[tuple[str, str, str], tuple[str, Part]] = {}
+        for name, home in _of_one(self.forward(self.written()).parts).items():
             target, pattern = self._renamed(name)
             if pattern is not None:
-                found[_key(name, target, pattern)] = part
+                found[_key(name, target, pattern)] = home
         return found
 
     def _renamed(self, name: str) -> tuple[str, str | None]:
@@ -225,13 +226,13 @@ def _why(error: Exception) -> str:
     return str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
 
 
-def _of_one(parts: Mapping[str, tuple[Part, ...]]) -> dict[str, Part]:
-    """Stored tensors that are part of one parameter only, by name."""
-    found: dict[str, list[Part]] = {}
-    for group in parts.values():
+def _of_one(parts: Mapping[str, tuple[Part, ...]]) -> dict[str, tuple[str, Part]]:
+    """Stored tensors that are part of one parameter only: which, and where."""
+    found: dict[str, list[tuple[str, Part]]] = {}
+    for parameter, group in parts.items():
         for part in group:
-            found.setdefault(part.disk, []).append(part)
-    return {disk: places[0] for disk, places in found.items() if len(places) == 1}
+            found.setdefault(part.disk, []).append((parameter, part))
+    return {disk: homes[0] for disk, homes in found.items() if len(homes) == 1}
 
 
 def _whole(disk: str, shape: Shape) -> Part:

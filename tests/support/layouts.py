@@ -107,6 +107,25 @@ LAYOUTS: dict[str, tuple[str, dict[str, Any]]] = {
             "image_token_id": 120,
         },
     ),
+    "ernie4_5_vl_moe": (
+        "Ernie4_5_VLMoeForConditionalGeneration",
+        {
+            "text_config": {
+                **_TEXT,
+                "moe_intermediate_size": [40, 24],
+                "moe_num_experts": 4,
+                "moe_k": 2,
+                "rope_parameters": {**_MROPE, "mrope_section": [3, 3, 2]},
+            },
+            "vision_config": {
+                "hidden_size": 32,
+                "intermediate_size": 53,
+                "patch_size": 4,
+                "depth": 2,
+                "num_heads": 2,
+            },
+        },
+    ),
     "qwen3_vl": (
         "Qwen3VLForConditionalGeneration",
         {

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from hubtools.checkpoint.adapter import AdapterConfig
 from hubtools.checkpoint.merging.recipe import Factor, LowRank, Stored
 from hubtools.checkpoint.merging.refusals import OTHER_BASE, incomplete, refuse, trained_on
+from hubtools.checkpoint.merging.regions import Region, cut, overlap
 from hubtools.checkpoint.names import NameMap, Part
 from hubtools.errors import CheckError
 
@@ -110,21 +111,6 @@ def placed_by_names(
     return placer.placement()
 
 
-@dataclass(frozen=True, slots=True)
-class _Region:
-    """What a pair changes: some outputs of one page of an in-memory parameter.
-
-    Args:
-        in_out: the outputs run along the columns there.
-    """
-
-    parameter: str
-    page: int | None
-    outputs: tuple[int, int]
-    in_out: bool
-    rounding: Literal["once", "twice"]
-
-
 @dataclass
 class _Placer:
     config: AdapterConfig
@@ -174,7 +160,7 @@ class _Placer:
                 "up to twice the rank when it loads such an adapter, and scales them by √2 more"
             ] = None
         scaling = self._scaling(pair, pair.module, 1)
-        region = _Region(target, part.page, outputs, False, self._rounding(target, pair.module))
+        region = Region(target, part.page, outputs, False, self._rounding(target, pair.module))
         self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
 
     def _whole(self, pair: Pair, target: str, module: str) -> None:
@@ -229,7 +215,7 @@ class _Placer:
         outputs, rounding = (0, pair.b.entry.shape[0]), self._rounding(target, pair.module)
         if len(shape) != 3:
             scaling = self._scaling(pair, key, 1)
-            region = _Region(target, None, outputs, in_out, rounding)
+            region = Region(target, None, outputs, in_out, rounding)
             self._emit(pair, region, Factor(pair.a), Factor(pair.b), scaling)
             return
         pages = shape[0]
@@ -237,18 +223,19 @@ class _Placer:
         for page in range(pages):
             a = Factor(pair.a, rows=slice(page * rank, (page + 1) * rank))
             b = Factor(pair.b, columns=slice(page, None, pages))
-            region = _Region(target, page, outputs, in_out, rounding)
+            region = Region(target, page, outputs, in_out, rounding)
             self._emit(pair, region, a, b, scaling)
 
-    def _emit(self, pair: Pair, region: _Region, a: Factor, b: Factor, scaling: float) -> None:
+    def _emit(self, pair: Pair, region: Region, a: Factor, b: Factor, scaling: float) -> None:
         """One op for each stored tensor that holds some of the region."""
         for part in self._parts(region):
-            if region.in_out and part.rows != (0, self.names.shapes[region.parameter][-2]):
+            inputs = (0, self.names.shapes[region.parameter][-2])
+            if region.in_out and (part.rows != inputs or part.disk_rows is not None):
                 raise self._mixed(region.parameter, f"{part.disk} holds some of its inputs")
-            cut = _cut(part, region, a, b)
-            if cut is None:
+            held = cut(part, region, a, b)
+            if held is None:
                 continue
-            some_a, some_b, rows = cut
+            some_a, some_b, rows = held
             transposed = region.in_out != part.transposed
             shape = self.disk[part.disk].entry.shape
             outputs = shape[-1] if transposed else shape[-2 if len(shape) == 3 else 0]
@@ -263,12 +250,12 @@ class _Placer:
             )
             others = self._ops.setdefault(part.disk, [])
             for module, other in others:
-                if module != pair.module and _overlap(op, other):
+                if module != pair.module and overlap(op, other):
                     what = f"{module} and {pair.module} are two names of one place"
                     raise incomplete(pair.a.path, what)
             others.append((pair.module, op))
 
-    def _parts(self, region: _Region) -> list[Part]:
+    def _parts(self, region: Region) -> list[Part]:
         """The stored tensors that have some of a page; looked up once for all pages."""
         by_page = self._by_page.get(region.parameter)
         if by_page is None:
@@ -327,29 +314,6 @@ def kind_of(disk: str) -> str:
         inside = words[words.index("experts") :]
         return ".".join(word for word in inside if not word.isdigit())
     return words[-1]
-
-
-def _cut(
-    part: Part, region: _Region, a: Factor, b: Factor
-) -> tuple[Factor, Factor, tuple[int, int]] | None:
-    """The factors for what a stored tensor holds of the region, and which of its outputs."""
-    if region.in_out:
-        return a, b, region.outputs
-    first, last = max(part.rows[0], region.outputs[0]), min(part.rows[1], region.outputs[1])
-    if first >= last:
-        return None
-    start = region.outputs[0]
-    b = replace(b, rows=slice(first - start, last - start))
-    shift = (part.disk_rows[0] if part.disk_rows else 0) - part.rows[0]
-    return a, b, (first + shift, last + shift)
-
-
-def _overlap(one: LowRank, other: LowRank) -> bool:
-    if one.page != other.page:
-        return False
-    if one.rows is None or other.rows is None:
-        return True
-    return one.rows[0] < other.rows[1] and other.rows[0] < one.rows[1]
 
 
 def _unwrapped(module: str) -> str:

@@ -162,6 +162,20 @@ def test_half_a_page_stored_fused() -> None:
     assert (op.page, op.rows, op.rounding) == (1, (4, 8), "twice")
 
 
+def test_two_names_of_one_half() -> None:
+    shapes: dict[str, Shape] = {f"{EXPERTS}.gate_up": (3, 8, 5)}
+    rows = {"old.gate": (0, 4), "new.gate": (0, 4), "new.up": (4, 8)}
+    asked = {f"{module}.weight": f"{EXPERTS}.gate_up" for module in rows}
+    inside = {f"{module}.weight": Part(f"{module}.weight", 1, rows[module]) for module in rows}
+    told = names(shapes, asked=asked, asked_parts=inside)
+    pairs = {module: pair(module, (2, 5), (4, 2)) for module in rows}
+    result = placed([pairs["new.gate"], pairs["new.up"]], told)
+    assert [op.rows for op in result.ops[f"{EXPERTS}.gate_up"]] == [(0, 4), (4, 8)]
+    with pytest.raises(CheckError) as caught:
+        placed([pairs["old.gate"], pairs["new.gate"]], told)
+    assert caught.value.id == "HT114"
+
+
 def test_what_has_no_place_is_told() -> None:
     told = names({"q.weight": (4, 4)}, asked={}, modules={"q": "Linear"})
     result = placed([pair("k", (2, 4), (4, 2))], told)

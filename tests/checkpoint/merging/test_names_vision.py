@@ -148,3 +148,18 @@ def test_a_matrix_trained_whole_by_its_old_name(bases: Any, tmp_path: Path) -> N
     old = by_old_names(tmp_path / "old", new, prefixes)
     again, _ = merged(base, old, tmp_path / "out-old")
     assert_same_bytes(again, ours)
+
+
+@pytest.mark.parametrize("kind", ["llava", "qwen2_5_vl"])
+def test_two_names_of_one_matrix(bases: Any, tmp_path: Path, kind: str) -> None:
+    """Adding both would change it twice."""
+    base, (targets, prefixes) = bases(kind, "float32"), SEEING[kind]
+    new = train(tmp_path / "new", base, targets)
+    old = by_old_names(tmp_path / "old", new, prefixes)
+    file = "adapter_model.safetensors"
+    save_file({**load_file(new / file), **load_file(old / file)}, old / file)
+    with pytest.raises(CheckError) as caught:
+        merged(base, old, tmp_path / "out")
+    assert caught.value.id == "HT114"
+    assert "two names of one place" in caught.value.detail[0]
+    assert not (tmp_path / "out").exists()
