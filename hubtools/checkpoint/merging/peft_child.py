@@ -48,6 +48,7 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         progress(label, 1 + group[-1] + 1, steps, "steps")
     shutil.rmtree(new / "adapters")
     _save(model, new)
+    del model, adapted  # what follows maps base and result
     progress(label, steps, steps, "steps")
     write_json(new / "merged.json", {"versions": versions, "changed": _changed(new, base)})
     return {"versions": versions}
@@ -110,12 +111,12 @@ def _changed(new: Path, base: Path) -> list[str]:
             file: stack.enter_context(safe_open(base / file, "pt")) for file in weights.headers
         }
         for file in read_weights(new).headers:
-            saved = stack.enter_context(safe_open(new / file, "pt"))
-            for name in saved.keys():
-                now = saved.get_tensor(name)
-                old = before[places[name]].get_tensor(name) if name in places else None
-                if old is None or not torch.equal(old.to(now.dtype), now):
-                    changed.append(name)
+            with safe_open(new / file, "pt") as saved:
+                for name in saved.keys():
+                    now = saved.get_tensor(name)
+                    old = before[places[name]].get_tensor(name) if name in places else None
+                    if old is None or not torch.equal(old.to(now.dtype), now):
+                        changed.append(name)
     return changed
 
 
