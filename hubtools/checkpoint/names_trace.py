@@ -69,7 +69,7 @@ class _Tracer:
     def small(self, shape: Shape) -> Shape:
         """A true shape at the scale of the stand-ins."""
         kept = 1 if len(shape) == 3 else 0
-        return (*shape[:kept], *(-(-size // self._scale) for size in shape[kept:]))
+        return (*shape[:kept], *(size // self._scale for size in shape[kept:]))
 
     def stand_in(self, name: str, shape: Shape) -> torch.Tensor:
         """The stand-in of a stored tensor (int64)."""
@@ -150,8 +150,8 @@ def _first_prime(number: int) -> int:
 def _common_factor(shapes: list[Shape]) -> int:
     if any(len(shape) > 3 for shape in shapes):
         return 1
-    sizes = [size for shape in shapes for size in shape[1 if len(shape) == 3 else 0 :] if size > 1]
-    factor = math.gcd(*sizes) if all(sizes) and sizes else 1
+    sizes = [size for shape in shapes for size in shape[1 if len(shape) == 3 else 0 :]]
+    factor = math.gcd(*sizes) if sizes and all(sizes) else 1
     while factor > 1 and min(sizes) // factor < _SMALLEST:
         factor //= _first_prime(factor)
     return factor

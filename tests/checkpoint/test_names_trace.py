@@ -119,7 +119,16 @@ def test_too_large_to_be_followed() -> None:
 sizes = st.sampled_from([1, 2, 3, 8, 40, 64, 96, 107, 128])
 
 
-@settings(max_examples=60, deadline=None)
+def test_a_single_row_among_many() -> None:
+    sources: dict[str, Shape] = {"one": (1, 64), "many": (64, 64)}
+    run = lambda ins, _: {"it": torch.cat([*ins.values()])}  # noqa: E731
+    assert follow(sources, {"it": (65, 64)}, run)["it"] == (
+        Part("one", None, (0, 1)),
+        Part("many", None, (1, 65)),
+    )
+
+
+@settings(max_examples=100, deadline=None)
 @given(st.integers(1, 5), st.lists(sizes, min_size=1, max_size=4), sizes, st.booleans())
 def test_any_stack_of_any_pieces(pages: int, pieces: list[int], width: int, turned: bool) -> None:
     """Put together again by the parts, true-size values are those of the real operations."""
