@@ -227,6 +227,23 @@ def test_tensors_that_find_no_place_stop_the_merge(zoo: Zoo, tmp_path: Path) -> 
     assert "have no place" in caught.value.detail[0]
 
 
+@pytest.mark.parametrize("variant", ["mica", "velora", "monteclora"])
+def test_variants_of_lora_are_streamed_to_the_same_bytes(
+    zoo: Zoo, tmp_path: Path, variant: str
+) -> None:
+    from peft import MontecloraConfig, VeloraConfig
+
+    options: dict[str, dict[str, Any]] = {
+        "mica": {"init_lora_weights": "mica"},
+        "velora": {"velora_config": VeloraConfig(num_groups=4)},
+        "monteclora": {"monteclora_config": MontecloraConfig(num_samples=2)},
+    }
+    base = zoo.base("llama", "bfloat16")
+    adapter = save_other(tmp_path / variant, base, "LORA", r=4, **options[variant])
+    merge([adapter], base, tmp_path / "out", log=tmp_path / "log")
+    assert_same_bytes(stored(tmp_path / "out"), peft_merged(base, adapter))
+
+
 def test_a_streamed_plan_of_another_type_is_refused_at_once(zoo: Zoo, tmp_path: Path) -> None:
     base = zoo.base("llama", "float32")
     adapter = opened(save_other(tmp_path / "VERA", base, "VERA"))
