@@ -6,6 +6,7 @@ which goes to a log file. It dies with its parent: the parent holds the write en
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -78,7 +79,8 @@ def run_child(
                 elif "result" in event:
                     result = event["result"]
         finally:
-            child.stdin.close()
+            with contextlib.suppress(BrokenPipeError):  # it ended with the job still in the buffer
+                child.stdin.close()
             if sys.exc_info()[0] is not None:
                 child.terminate()
             child.wait()

@@ -100,8 +100,12 @@ def test_the_error_of_the_child_arrives(changed: Any, tmp_path: Path) -> None:
     assert caught.value.id == "HT160"
 
 
-def test_a_child_that_dies(zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("asked", [[], ["a name"] * 20_000], ids=["small job", "large job"])
+def test_a_child_that_dies(
+    zoo: Zoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: list[str]
+) -> None:
+    """Before it read its job, which may not even fit the pipe."""
     monkeypatch.setenv("PYTHONMALLOC", "no such allocator")
     with pytest.raises(EnvironmentFailure) as caught:
-        name_map(zoo.base("llama"), [], tmp_path / "log")
+        name_map(zoo.base("llama"), asked, tmp_path / "log")
     assert caught.value.id == "HT904"
