@@ -13,10 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from hubtools.checkpoint.headers import BITS
-from hubtools.checkpoint.merging.product import FEW_ROWS
 from hubtools.checkpoint.merging.recipe import LowRank, Output, OutputFile, Stored
 
 UNIT = 4 << 20
+FEW_ROWS = 16
 _BLOCK_ELEMENTS = 1 << 18
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
+from hubtools.checkpoint.merging.pieces import FEW_ROWS
 from hubtools.checkpoint.merging.recipe import Layout, LowRank
 from hubtools.errors import EnvironmentFailure
 
@@ -12,8 +13,6 @@ if TYPE_CHECKING:
     from hubtools.checkpoint.merging.arithmetic import Floats
 
 Gemm = Callable[[Any, Any, Any], None]  # three float32 matrices
-
-FEW_ROWS = 16
 
 
 def engine_of(layout: Layout) -> Literal["numpy", "torch"]:
