@@ -155,7 +155,9 @@ def _to_merge(release: Release, member: Member, checkpoint: Path) -> list[Findin
         if release.family.manifest.merge.engine == "peft":
             plan_peft([adapter], base, merge_options(release))
         else:
-            plan_merge([adapter], base, merge_options(release), log=release.log("names"))
+            plan_merge(
+                [adapter], base, merge_options(release), log=release.log(f"names-{member.id}")
+            )
 
     return _caught(plan, member.id)
 
