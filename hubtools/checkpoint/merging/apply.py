@@ -25,7 +25,7 @@ from hubtools.checkpoint.merging.refusals import (
     refuse,
     trained_on,
 )
-from hubtools.checkpoint.merging.tensors import AdapterTensors
+from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors
 from hubtools.checkpoint.merging.tied import Sharing
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary
 from hubtools.checkpoint.merging.ways import needs_peft
@@ -151,7 +151,7 @@ class _Application:
                 continue  # the untrained twin of a head that the base does not have
             for member in self._sketch.group(target):
                 draft = self._sketch.drafts[member]
-                self._require_shape(draft, stored)
+                self._require_alike(draft, stored)
                 draft.start_from(stored)
 
     def _set_whole(self, name: str, stored: Stored, sharing: Sharing) -> None:
@@ -160,11 +160,11 @@ class _Application:
         ):
             return
         for draft in self._drafts(name, sharing.of_whole):
-            self._require_shape(draft, stored)
+            self._require_alike(draft, stored)
             draft.start_from(stored, kind_of(name))
             draft.ops.clear()
 
-    def _require_shape(self, draft: Draft, stored: Stored) -> None:
+    def _require_alike(self, draft: Draft, stored: Stored) -> None:
         shape = stored.entry.shape
         # The output matrix of a resized vocabulary may have a bias of its own.
         rows = len(shape) == len(draft.shape) and shape[1:] == draft.shape[1:]
@@ -177,6 +177,10 @@ class _Application:
                 OTHER_BASE,
                 trained_on(self._adapter.config),
             )
+        found = stored.entry.dtype
+        if found != draft.dtype and not {found, draft.dtype} <= set(FLOATS):
+            what = f"{stored.entry.name} is stored as {found}, the base's as {draft.dtype}"
+            raise incomplete(self._adapter.weights, what)
 
     def _refuse_layers(self) -> None:
         for module, parts in self._tensors.modules.items():

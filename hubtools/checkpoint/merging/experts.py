@@ -238,6 +238,8 @@ class _Placer:
             some_a, some_b, rows = held
             transposed = region.in_out != part.transposed
             shape = self.disk[part.disk].entry.shape
+            if not _holds(shape, part, self.names.shapes[region.parameter]):
+                raise self._wrong(pair, f"{part.disk} is {list(shape)}")
             outputs = shape[-1] if transposed else shape[-2 if len(shape) == 3 else 0]
             op = LowRank(
                 some_a,
@@ -305,6 +307,15 @@ class _Placer:
     def _wrong(self, pair: Pair, what: str) -> CheckError:
         trained = f"wrong base: {pair.module} was trained for another shape ({_shapes(pair)})"
         return refuse("HT113", trained, pair.a.path, OTHER_BASE, what, trained_on(self.config))
+
+
+def _holds(stored: tuple[int, ...], part: Part, parameter: tuple[int, ...]) -> bool:
+    """Whether a stored tensor has the shape that its part of the parameter needs."""
+    matrix = part.rows[1] - part.rows[0], parameter[-1]
+    if part.disk_rows is not None:
+        return len(stored) > 1 and stored[-1] == matrix[1] and stored[-2] >= part.disk_rows[1]
+    pages = parameter[:-2] if part.page is None else ()
+    return stored == (*pages, *(matrix[::-1] if part.transposed else matrix))
 
 
 def kind_of(disk: str) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of
 from hubtools.checkpoint.merging.recipe import Stored
+from hubtools.checkpoint.merging.refusals import incomplete
+from hubtools.checkpoint.merging.tensors import FLOATS
 
 # PEFT's task → the suffix of the class in transformers.
 _CLASSES = {
@@ -25,17 +27,24 @@ def adopt_head(sketch: Sketch, adapter: Adapter, name: str, values: Stored) -> b
 
     Returns:
         whether `name` is part of such a head.
+
+    Raises:
+        CheckError: HT114 when it is no matrix or vector of numbers.
     """
     named = sketch.config.get("architectures")
     if not is_head(adapter, name) or not isinstance(named, list) or not named:
         return False
+    entry = values.entry
+    if entry.dtype not in FLOATS or not entry.shape or not entry.elements:
+        what = f"{entry.name} is {entry.dtype} {list(entry.shape)}"
+        raise incomplete(adapter.weights, what)
     suffix = _CLASSES[adapter.config.fields["task_type"]]
     last = next(reversed(sketch.drafts.values())).file
     main = next(iter(sketch.drafts.values())).dtype
     sketch.drafts[name] = Draft(name, last, values, None, main, kind=kind_of(name))
     architecture = _OTHER_HEAD.sub("", str(named[0])) + suffix
     sketch.edits["architectures"] = [architecture]
-    labels = values.entry.shape[0]
+    labels = entry.shape[0]
     known = sketch.config.get("id2label")
     if len(known) != labels if isinstance(known, Mapping) else labels != 2:
         sketch.edits["id2label"] = {str(i): f"LABEL_{i}" for i in range(labels)}

@@ -43,6 +43,7 @@ def follow_rows(sketch: Sketch, adapter: Path) -> None:
         draft
         for name, draft in sketch.drafts.items()
         if name not in resized
+        and draft.shape  # a scalar has no rows
         and draft.shape[0] in old
         and (name in biases or (len(draft.shape) == 2 and is_vocabulary(name)))
     ]
