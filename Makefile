@@ -29,8 +29,8 @@ $(READY): pyproject.toml
 demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
 	$(BIN)/python -m demo
 
-test: $(READY)  ## every test
-	$(BIN)/python -m pytest
+test: $(READY)  ## every test, a file at a time on each of up to four cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
 
 lint: $(READY)  ## style, types, import rules, dependencies, the CLI reference
 	$(BIN)/ruff check .
