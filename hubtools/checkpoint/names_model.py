@@ -29,7 +29,7 @@ def build(base: Path) -> Any:
         ) from error
     known = _known_types()
     kind = fields.get("model_type")
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise _foreign(base, fields)
     try:
         config = AutoConfig.from_pretrained(base, trust_remote_code=False)
@@ -81,8 +81,9 @@ def _class_of(config: Any) -> Any:
     import transformers
 
     for name in getattr(config, "architectures", None) or ():
-        if hasattr(transformers, str(name)):
-            return getattr(transformers, str(name))
+        named = getattr(transformers, str(name), None)
+        if isinstance(named, type) and issubclass(named, transformers.PreTrainedModel):
+            return named
     for auto in (transformers.AutoModelForCausalLM, transformers.AutoModelForImageTextToText):
         if type(config) in auto._model_mapping:
             return auto._model_mapping[type(config)]
@@ -91,7 +92,8 @@ def _class_of(config: Any) -> Any:
 
 def _foreign(base: Path, fields: dict[str, Any]) -> CheckError:
     kind = fields.get("model_type") or "(none)"
-    classes = fields.get("architectures") or ["(none)"]
+    named = fields.get("architectures") or ["(none)"]
+    classes = named if isinstance(named, list) else [named]
     what = f"model_type {kind}, architectures {', '.join(map(str, classes))}"
     if fields.get("auto_map"):
         return CheckError(
