@@ -117,8 +117,12 @@ class NameMap:
         )
 
 
+# Sisters are planned, checked and merged over one base, and each asks the same.
+_ANSWERED: dict[tuple[Any, ...], NameMap] = {}
+
+
 def name_map(base: Path, asked: Sequence[str], log: Path) -> NameMap:
-    """Ask transformers how the model in `base` names its tensors.
+    """Ask transformers how the model in `base` names its tensors: once for an unchanged base.
 
     Args:
         base: directory with config.json; its weights, if there are any, are read for their names
@@ -132,14 +136,23 @@ def name_map(base: Path, asked: Sequence[str], log: Path) -> NameMap:
             `read_weights`.
         EnvironmentFailure: HT123 no transformers here, HT904 the child died.
     """
-    result = run_child(
-        "hubtools.checkpoint.names_child",
-        {"base": str(base.absolute()), "asked": list(asked)},
-        log=log,
-        what=f"reading the names of {base}",
-        env=_OFFLINE,
-    )
-    return NameMap.from_json(result)
+    question = (str(base.absolute()), tuple(asked), _stamps(base))
+    if question not in _ANSWERED:
+        result = run_child(
+            "hubtools.checkpoint.names_child",
+            {"base": str(base.absolute()), "asked": list(asked)},
+            log=log,
+            what=f"reading the names of {base}",
+            env=_OFFLINE,
+        )
+        _ANSWERED[question] = NameMap.from_json(result)
+    return _ANSWERED[question]
+
+
+def _stamps(base: Path) -> tuple[tuple[str, int, int, int], ...]:
+    files = sorted(file for file in base.iterdir() if file.is_file())
+    stats = [(file.name, file.stat()) for file in files]
+    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
 
 
 def _parts_to_json(parameters: Mapping[str, tuple[Part, ...]]) -> dict[str, list[Any]]:

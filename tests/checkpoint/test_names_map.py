@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +95,16 @@ def test_a_child_process_tells_the_same(zoo: Zoo, tmp_path: Path) -> None:
     names = name_map(base, asked, tmp_path / "log")
     assert names == names_of(base, *asked)
     assert "x.weight" not in names.asked
+
+
+def test_an_unchanged_base_is_asked_once(zoo: Zoo, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(zoo.base("llama"), tmp_path / "base"))
+    names = name_map(base, ["lm_head.weight"], tmp_path / "first")
+    assert name_map(base, ["lm_head.weight"], tmp_path / "second") == names
+    assert not (tmp_path / "second").exists()
+    config = json.loads((base / "config.json").read_bytes())
+    (base / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
+    assert len(name_map(base, ["lm_head.weight"], tmp_path / "third").shapes) < len(names.shapes)
 
 
 def test_what_is_missing_and_what_is_foreign(zoo: Zoo, tmp_path: Path) -> None:
