@@ -142,12 +142,13 @@ def test_any_damage_is_told(zoo: Zoo, data: Any) -> None:
     kind, variant = data.draw(st.sampled_from(PAIRS))
     sources = zoo.pair(kind, variant)
     damage = data.draw(st.sampled_from([damage_config, damage_bytes, damage_tensors]))
+    options = data.draw(st.sampled_from([{}, {"dtype": "float16"}, {"keep_tied": True}]))
     with tempfile.TemporaryDirectory() as folder:
         base, adapter = (Path(folder) / name for name in ("base", "adapter"))
         shutil.copytree(sources[0], base)
         shutil.copytree(sources[1], adapter)
         damage(data, base, adapter)
         with suppress(HubtoolsError):  # anything else fails the test
-            merged(base, adapter, Path(folder) / "out")
+            merged(base, adapter, Path(folder) / "out", **options)
             return
         assert not (Path(folder) / "out").exists()
