@@ -22,8 +22,8 @@ from our_merge import merged, no_processes
 from hubtools.errors import CheckError
 
 DTYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
-# Of a matrix with fewer rows or columns BLAS gives other last bits when it lies elsewhere in memory,
-# so that torch does not repeat itself either.
+# Of a matrix with fewer rows or columns BLAS gives other last bits when it lies elsewhere in
+# memory, so that torch does not repeat itself either.
 SLIVER = 16
 NAMES = ("q_proj", "k_proj", "up_proj", "down_proj")
 PATTERNS = (*NAMES, "layers.0.*q_proj", r"layers\.1\..*", "^model.layers.0.mlp.up_proj")
