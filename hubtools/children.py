@@ -26,6 +26,9 @@ from hubtools.errors import (
 )
 from hubtools.progress import Progress, silent
 
+ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+"""For the environment of a child whose sums must not depend on the number of cores."""
+
 _BY_EXIT = {2: UsageError, 3: CheckError, 4: AuthError}
 
 

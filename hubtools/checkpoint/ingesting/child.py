@@ -12,13 +12,15 @@ from hubtools.checkpoint.adapter import CONFIG
 from hubtools.checkpoint.ingesting import lora
 from hubtools.checkpoint.ingesting.contents import contents_digest
 from hubtools.checkpoint.ingesting.find import Source, find_source
-from hubtools.checkpoint.ingesting.journal import Journal, stamps
 from hubtools.checkpoint.ingesting.keys import is_adapted
 from hubtools.checkpoint.ingesting.plan import IngestPlan, open_tensors, plan_model
 from hubtools.checkpoint.ingesting.side import config_folder, config_with_dtype, side_files
 from hubtools.checkpoint.ingesting.write import Writer, dtypes
+from hubtools.checkpoint.journal import Journal
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX
+from hubtools.checkpoint.stamps import stamps_of
+from hubtools.checkpoint.workplace import JOURNALS, keep_only
 from hubtools.children import child_main
 from hubtools.digests import sha256_bytes
 from hubtools.errors import CheckError, EnvironmentFailure
@@ -38,9 +40,11 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     if job["check_only"]:
         return {"report": report}
     out, place = Path(job["out"]), Path(job["work"])
-    before = stamps(source.files)
-    journal = Journal(place / "done.json", job["identity"])
-    kept = journal.kept(out)
+    before = stamps_of(source.files)
+    journal = Journal(place / JOURNALS["ingest"], job["identity"])
+    known = {name: journal.kept(out, name) for name in journal.names}
+    kept = {name: file for name, file in known.items() if file is not None}
+    keep_only(out, kept)
     need = plan.bytes - sum(file["size"] for file in kept.values())
     ensure_space(place, max(0, need) + _MARGIN, f"the ingested model {job['name']}")
     files = dict(kept)
@@ -59,7 +63,7 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             raise disk_error(error, out / name) from error
         done += files[name]["size"]
         journal.add(name, files[name])
-    if stamps(source.files) != before:
+    if stamps_of(source.files) != before:
         raise EnvironmentFailure(
             "HT118",
             "the run changed while it was read",

@@ -1,27 +1,24 @@
 """Take in what a sharded trainer saved: a new directory that appears whole or not at all.
 
-This is the parent's side: it finds the weights by name, checks the place, and lets a child process
-with torch do the work. Beside `out` lies `.{out}.ingest/` with a lock, the record of the job and,
-while it runs, the new files: a run that was killed goes on with the file it was writing.
+This is the parent's side: it finds the weights by name, and lets a child process with torch do the
+work in a `Workplace`, where a run that was killed goes on with the file it was writing.
 """
 
 from __future__ import annotations
 
-import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.ingesting.find import Source, find_source
-from hubtools.checkpoint.ingesting.journal import stamps
 from hubtools.checkpoint.ingesting.lora import saved_alpha
 from hubtools.checkpoint.ingesting.side import config_folder, side_files
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
-from hubtools.children import run_child
+from hubtools.checkpoint.stamps import stamps_of
+from hubtools.checkpoint.workplace import Workplace
+from hubtools.children import ONE_THREAD, run_child
 from hubtools.digests import sha256_file, sha256_json
 from hubtools.errors import UsageError
-from hubtools.files import disk_error, locked, sync_directory, write_json
 from hubtools.progress import Progress, silent
 
 VERSION = 1
@@ -148,24 +145,19 @@ def ingest(
     """
     job = plan_ingest(run, base=base, dtype=dtype, lora_alpha=lora_alpha)
     identity = _identity(job, base, dtype, lora_alpha)
-    work = out.absolute().parent / f".{out.name}.ingest"
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise disk_error(error, work) from error
-    with locked(work / "lock", str(out)):
-        if out.exists():
-            return _reuse(out, work / "job.json", identity)
-        new = work / "files"
-        more = {"out": str(new), "work": str(work), "name": out.name, "identity": identity}
+    place = Workplace(out, "ingest")
+    with place.held():
+        known = place.finished(identity)
+        if known is not None:
+            return known
+        more = {
+            "out": str(place.files),
+            "work": str(place.folder),
+            "name": out.name,
+            "identity": identity,
+        }
         result = _child(job, base, dtype, lora_alpha, log, progress, more)
-        write_json(work / "job.json", {"job": identity, "result": result})
-        try:
-            new.rename(out)
-            sync_directory(out.absolute().parent)
-            (work / "done.json").unlink(missing_ok=True)
-        except OSError as error:
-            raise disk_error(error, out) from error
+        place.publish(identity, result)
     return result
 
 
@@ -186,7 +178,6 @@ def _child(
         "check_only": False,
         **more,
     }
-    one_thread = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     try:
         return run_child(
             "hubtools.checkpoint.ingesting.child",
@@ -194,7 +185,7 @@ def _child(
             log=log,
             what=f"ingest {job.run}",
             progress=progress,
-            env=dict.fromkeys(one_thread, "1"),
+            env=ONE_THREAD,
         )
     finally:
         if "work" in more:
@@ -210,35 +201,6 @@ def _identity(job: IngestJob, base: Path | None, dtype: str | None, alpha: float
     return sha256_json({
         "version": VERSION,
         "options": {"dtype": dtype, "lora_alpha": alpha},
-        "weights": stamps(weights),
+        "weights": stamps_of(file.resolve() for file in weights),
         "small": [[file.name, sha256_file(file)] for file in small],
     })  # fmt: skip
-
-
-def _reuse(out: Path, record: Path, job: str) -> dict[str, Any]:
-    try:
-        known = json.loads(record.read_bytes())
-        result: dict[str, Any] = known["result"]
-        wanted = {name: file["sha256"] for name, file in result["files"].items()}
-        same = known["job"] == job
-    except (OSError, ValueError, LookupError, TypeError):
-        same, wanted, result = False, {}, {}
-    why = "it was made from other inputs, or by something else"
-    if same:
-        found = {
-            file.relative_to(out).as_posix(): file for file in out.rglob("*") if file.is_file()
-        }
-        if found.keys() == wanted.keys() and all(
-            sha256_file(file) == wanted[name] for name, file in found.items()
-        ):
-            return result
-        why = "its files were changed since they were written"
-    # Only what an ingest of ours made may be named for removal: `out` can be the run itself.
-    removal = f"rm -r {shlex.quote(str(out))} (an earlier ingest made it), or " if result else ""
-    raise UsageError(
-        "HT120",
-        f"{out} is already there",
-        where=str(out),
-        detail=(why, "Nothing was changed."),
-        next=f"{removal}choose another place (-o), then run the same command again",
-    )

@@ -5,17 +5,18 @@ It knows nothing of adapters and plans, so that it starts fast.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.merging.engine import Engine
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.product import gemm_of
-from hubtools.checkpoint.merging.stamps import require_unchanged
 from hubtools.checkpoint.merging.wire import files_from_json, stored_from_json
 from hubtools.checkpoint.merging.written import Written
+from hubtools.checkpoint.stamps import Stamp, stamps_of
 from hubtools.children import child_main
+from hubtools.errors import EnvironmentFailure
 from hubtools.files import disk_error, sync_directory
 from hubtools.progress import Progress
 
@@ -33,7 +34,7 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
         `written`: file name → `Written.to_json`.
     """
     files = files_from_json(job["files"])
-    require_unchanged(job["stamps"])
+    _require_unchanged(job["stamps"])
     engine = Engine(
         {name: stored_from_json(stored) for name, stored in job["base"].items()},
         frozenset(map(Path, job["home"])),
@@ -55,8 +56,26 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             _rename(partial, folder / file.name)
             journal.record(file.name, known)
         written[file.name] = known
-    require_unchanged(job["stamps"])
+    _require_unchanged(job["stamps"])
     return {"written": {name: file.to_json() for name, file in written.items()}}
+
+
+def _require_unchanged(stamps: Iterable[Stamp | list[str | int]]) -> None:
+    """Refuse a result made from files that changed since their stamps were taken."""
+    for stamp in stamps:
+        file = Path(str(stamp[0]))
+        try:
+            same = [tuple(stamp)] == stamps_of([file])
+        except OSError:  # gone, or no longer ours to read
+            same = False
+        if not same:
+            raise EnvironmentFailure(
+                "HT155",
+                "a weight file changed while it was merged",
+                where=str(file),
+                detail=("The result would be of no single input; it was removed.",),
+                next="wait until nothing writes there any more, then run the same command again",
+            )
 
 
 def _rename(partial: Path, target: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from hubtools.checkpoint.adapter import CONFIG, PICKLE, Adapter
 from hubtools.checkpoint.carry import small_files
 from hubtools.checkpoint.merging.options import MergeOptions
-from hubtools.checkpoint.merging.stamps import stamps_of
 from hubtools.checkpoint.shards import INDEX, Weights
+from hubtools.checkpoint.stamps import stamps_of
 from hubtools.digests import sha256_bytes, sha256_file, sha256_json
 
 ENGINE_VERSION = 2
