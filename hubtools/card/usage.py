@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass
 
+from hubtools.card.adapters import merges, vllm_serves
 from hubtools.card.model import CardInput
 from hubtools.card.text import Markdown, fenced
 
@@ -31,7 +32,8 @@ class Snippet:
 def snippets(card: CardInput) -> list[Snippet]:
     """How to load and run this checkpoint, by kind."""
     if card.kind == "adapter":
-        return [_peft(card), _merge(card), _vllm(card)]
+        merged = [_merge(card)] if merges(card) else []
+        return [_peft(card), *merged, *([_vllm(card)] if vllm_serves(card) else [])]
     return [_transformers(card), _vllm(card)]
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from hubtools.card.adapters import adapter_words, an_adapter
 from hubtools.card.effects import SisterEffects, base_effects, sister_effects
 from hubtools.card.front_matter import emit, metadata
 from hubtools.card.made import made_tables
@@ -29,11 +30,6 @@ from hubtools.digests import canonical_json, weights_digest
 from hubtools.facts import Fact
 from hubtools.sizes import size_words
 
-KINDS = {
-    "full": "full weights, fine-tuned from the base",
-    "merged": "full weights: a LoRA adapter merged into the base",
-    "adapter": "LoRA adapter; it needs the base",
-}
 _BASE_FILES = {
     "": "declared by the author; its files were not read for this card",
     "local": "declared by the author; a local copy was used, not compared with the Hub",
@@ -51,13 +47,14 @@ _PLACED = {"summary", "training", "intended_use", "limitations", "notes", "citat
 class CardView:
     """What the templates see.
 
-    `evaluated` says in words whether this very checkpoint was measured; `effects` compare it with
-    the base, `sister_effects` with sisters. `prose` holds the author's Markdown by section,
-    `legend` says what it is worth.
+    `adapter` names the sort of adapter, with its article. `evaluated` says in words whether this
+    very checkpoint was measured; `effects` compare it with the base, `sister_effects` with
+    sisters. `prose` holds the author's Markdown by section, `legend` says what it is worth.
     """
 
     front_matter: Markdown
     title: str
+    adapter: Markdown
     legend: Markdown
     prose: Mapping[str, Markdown]
     more_prose: Mapping[str, Markdown]
@@ -83,6 +80,7 @@ def build_view(card: CardInput) -> CardView:
     return CardView(
         front_matter=Markdown(emit(metadata(card))),
         title=card.title or card.repo.rpartition("/")[2],
+        adapter=an_adapter(card),
         legend=legend(prose),
         prose={name: prose[name] for name in _PLACED if name in prose},
         more_prose={name: text for name, text in prose.items() if name not in _PLACED},
@@ -112,7 +110,7 @@ def _identity(card: CardInput) -> Table:
     if card.base.revision and not is_commit(card.base.revision):
         revision = Markdown(f"{revision} (a moving name, not a commit)")
     rows: list[tuple[str, str]] = [
-        ("Kind", KINDS[card.kind]),
+        ("Kind", _kind(card)),
         ("Base model", base),
         ("Base revision", revision),
     ]
@@ -126,6 +124,14 @@ def _identity(card: CardInput) -> Table:
         said = "; ".join(link(n, n) if n.startswith("https:") else code(n) for n in off_hub)
         rows.append(("Data not on the Hub", Markdown(said)))
     return Table(columns=("", ""), rows=tuple(rows))
+
+
+def _kind(card: CardInput) -> Markdown:
+    if card.kind == "full":
+        return Markdown("full weights, fine-tuned from the base")
+    if card.kind == "merged":
+        return Markdown(f"full weights: {an_adapter(card)} merged into the base")
+    return Markdown(f"{adapter_words(card)}; it needs the base")
 
 
 def _place(card: CardInput) -> list[tuple[str, str]]:

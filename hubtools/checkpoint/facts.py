@@ -17,13 +17,17 @@ _TRAINER = {
     "train_batch_size": ("per_device_batch_size", ""),
     "loss": ("last_logged_loss", ""),
 }
-_ADAPTER = {
+_LORA = {
     "r": "lora_r",
     "lora_alpha": "lora_alpha",
     "lora_dropout": "lora_dropout",
     "use_rslora": "rslora",
     "target_modules": "lora_targets",
+    "use_dora": "dora",
+    "modules_to_save": "saved_modules",
 }
+_OTHER = {"target_modules": "adapter_targets", "modules_to_save": "saved_modules"}
+"""Of a type that is no LoRA, whose fields of the same name may mean something else."""
 
 
 def checkpoint_facts(
@@ -62,7 +66,9 @@ def checkpoint_facts(
             if value is not None:
                 add(name, value, trainer.path, trainer.pointers[field], unit)
     if adapter is not None:
-        for field, name in _ADAPTER.items():
+        if adapter.peft_type:
+            add("adapter_type", adapter.peft_type, adapter.path, "/peft_type")
+        for field, name in (_LORA if adapter.peft_type == "LORA" else _OTHER).items():
             value = adapter.fields.get(field)
             if isinstance(value, list):
                 value = ", ".join(sorted(str(item) for item in value))

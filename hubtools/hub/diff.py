@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hubtools.hub.model import README, FileDiff, LocalFile, RemoteFile, RemoteState
+from hubtools.hub.model import README, RELEASE_RECORD, FileDiff, LocalFile, RemoteFile, RemoteState
 
 
 def diff_files(
@@ -47,7 +47,10 @@ def diff_files(
         delete=tuple(p for p in gone if _as_recorded(remote.files.get(p), record[p])),
         same=tuple(same),
         overwrites=tuple(
-            f.path for f in change if not _as_recorded(remote.files[f.path], record.get(f.path))
+            f.path
+            for f in change
+            if not (record and f.path == RELEASE_RECORD)  # a record cannot hold its own digest
+            and not _as_recorded(remote.files[f.path], record.get(f.path))
         ),
     )
 

@@ -91,6 +91,23 @@ def comparison(metric: str, a: str, b: str, diff: float, *, noise: bool = True) 
     )
 
 
+def trained(member: str = "plain/s4", **values: object) -> tuple[Fact, ...]:
+    """`train.*` facts as a release reads them from adapter_config.json."""
+    return tuple(
+        Fact(
+            f"train.{name}",
+            value,
+            "measured",
+            Source("runs/plain/s4/adapter_config.json", "4c" * 32, f"/{name}"),
+            Subject(member, WEIGHTS[member]),
+        )
+        for name, value in values.items()
+    )
+
+
+LORA = trained(adapter_type="LORA", lora_r=8)
+
+
 def make_card(**changes: object) -> CardInput:
     members = tuple(
         MemberRow(

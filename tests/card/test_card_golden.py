@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from card_builders import (
+    LORA,
     OTHER_PROTOCOL,
     SUITE,
     TEMPLATES,
@@ -17,6 +18,7 @@ from card_builders import (
     make_card,
     measured,
     reported,
+    trained,
 )
 from card_families import agent_family, airline_adapter
 
@@ -70,7 +72,7 @@ def full_not_evaluated() -> CardInput:
 def merged_with_teacher() -> CardInput:
     return make_card(
         kind="merged",
-        facts=FactSet(EVERYONE[:4]),
+        facts=FactSet((*EVERYONE[:4], *LORA)),
         comparisons=(comparison("em", "base", "plain/s4", -0.2, noise=False),),
         provenance=Provenance(
             "logs",
@@ -90,7 +92,7 @@ def adapter_two_protocols() -> CardInput:
         measured("em", "plain/s4", 0.25, k=16, protocol=OTHER_PROTOCOL),
         reported("em", "plain/s8", 0.5, "the paper: “EM 0.50”", protocol="7" * 64, n=100),
     )
-    facts = FactSet((*EVERYONE, *more))
+    facts = FactSet((*EVERYONE, *more, *LORA))
     return make_card(kind="adapter", facts=facts, suites=(SUITE, sampled), title="A <b>card</b>")
 
 
@@ -134,7 +136,12 @@ def merged_from_shards() -> CardInput:
         "merge.kinds.lm_head.tensors": 1, "merge.kinds.lm_head.unmoved_share": 0.0,
     }  # fmt: skip
     made = tuple(fact(id, value) for id, value in values.items())
-    return make_card(kind="merged", facts=FactSet(made), suites=(), prose={})
+    return make_card(kind="merged", facts=FactSet((*made, *LORA)), suites=(), prose={})
+
+
+def adapter_no_lora() -> CardInput:
+    facts = trained(adapter_type="IA3", adapter_targets="down_proj, k_proj, v_proj")
+    return make_card(kind="adapter", facts=FactSet(facts), suites=(), prose={})
 
 
 CASES: dict[str, Callable[[], CardInput]] = {
@@ -144,6 +151,7 @@ CASES: dict[str, Callable[[], CardInput]] = {
     "adapter-two-protocols": adapter_two_protocols,
     "adapter-reported-only": adapter_reported_only,
     "merged-from-shards": merged_from_shards,
+    "adapter-no-lora": adapter_no_lora,
 }
 PUBLISHED: dict[str, Callable[[], CardInput]] = {
     "agent-s50": lambda: agent_family("r2e/s50"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from card_builders import reported
+from card_builders import LORA, reported, trained
 
 from hubtools.card.model import Base, CardInput, FileRow, Usage
 from hubtools.card.usage import snippets
@@ -99,7 +99,7 @@ def test_adapter_code_runs_and_merges(
 
 
 def test_the_base_is_pinned_everywhere(card: Callable[..., CardInput]) -> None:
-    mine = card(kind="adapter")
+    mine = card(kind="adapter", facts=FactSet(LORA))
     assert code(mine, "PEFT").count(f'revision="{mine.base.revision}"') == 2
     assert mine.base.revision in words(mine)
     loose = card(kind="adapter", base=Base("demo/base", ""))
@@ -133,6 +133,28 @@ def test_vllm_reserves_room_for_a_high_rank(card: Callable[..., CardInput]) -> N
     assert "--max-lora-rank" not in ranked(16)
     assert ranked(24)[-4:-2] == ["--max-lora-rank", "32"]
     assert "--lora-modules" in ranked(24)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"adapter_type": "IA3"},
+        {"adapter_type": "ADALORA"},
+        {"adapter_type": "LORA", "lora_r": 8, "dora": True},
+        {"adapter_type": "LORA", "lora_r": 8, "saved_modules": "lm_head"},
+        {},
+    ],
+)
+def test_vllm_is_shown_for_what_it_serves_alone(
+    card: Callable[..., CardInput], config: dict[str, object]
+) -> None:
+    headings = [s.heading for s in snippets(card(kind="adapter", facts=FactSet(trained(**config))))]
+    assert headings == ["PEFT", "Merged into the base"]
+
+
+def test_trained_prompts_are_not_merged(card: Callable[..., CardInput]) -> None:
+    facts = FactSet(trained(adapter_type="PROMPT_TUNING"))
+    assert [s.heading for s in snippets(card(kind="adapter", facts=facts))] == ["PEFT"]
 
 
 def test_no_deprecated_argument_is_shown(card: Callable[..., CardInput]) -> None:

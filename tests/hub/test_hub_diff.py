@@ -80,6 +80,13 @@ def test_what_a_human_changed_after_our_release_is_named_and_not_deleted() -> No
     assert diff.delete == ("gone.json",)
 
 
+def test_our_own_record_is_no_stranger() -> None:
+    files = {".hubtools/release.json": b"the last one", "config.json": b"ours"}
+    new = [local(".hubtools/release.json", b"the next one"), local("config.json", b"ours")]
+    assert diff_files(state(files, record={"config.json": b"ours"}), new).overwrites == ()
+    assert diff_files(state(files), new).overwrites == (".hubtools/release.json",)
+
+
 def test_kept_paths_are_not_deleted() -> None:
     remote = state({"gone.json": b"1"}, record={"gone.json": b"1"})
     assert diff_files(remote, [], keep=["gone.json"]).delete == ()
