@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from hubtools.checkpoint import adapter
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.links import require_inside
 from hubtools.checkpoint.merging.config_edits import edited
 from hubtools.checkpoint.shards import INDEX, read_weights
 from hubtools.errors import CheckError
@@ -41,7 +42,8 @@ def publishable_files(path: Path, kind: str) -> dict[str, Path]:
         kind: `full` or `adapter` (a merged model is `full`).
 
     Raises:
-        CheckError: HT101, HT102, HT104, HT105 when the weights are not there or not whole.
+        CheckError: HT101, HT102, HT104, HT105 when the weights are not there or not whole, HT156
+            a link that would bring in a file from elsewhere.
     """
     if kind == "adapter":
         weights = [adapter.CONFIG, adapter.WEIGHTS]
@@ -53,11 +55,12 @@ def publishable_files(path: Path, kind: str) -> dict[str, Path]:
                 where=str(path),
                 next=f"ls {path}  # then name the directory that holds the adapter",
             )
-        others = _matching(path, (*_TOKENIZER, *_PROCESSOR, *_LEGAL))
+        others = _matching(path, (adapter.CONFIG, *_TOKENIZER, *_PROCESSOR, *_LEGAL))
     else:
         found = read_weights(path)
-        weights = [*found.headers, *([INDEX] if found.index is not None else [])]
-        others = _matching(path, (*_MODEL, *_TOKENIZER))
+        weights = list(found.headers)
+        own = (INDEX,) if found.index is not None else ()
+        others = _matching(path, (*own, *_MODEL, *_TOKENIZER))
     return dict(sorted({**others, **{name: path / name for name in weights}}.items()))
 
 
@@ -98,7 +101,7 @@ def small_files(
         edits: of the base's config.json; see `config_edits.edited`.
 
     Raises:
-        CheckError: HT106 a file that cannot be read.
+        CheckError: HT106 a file that cannot be read, HT156 one that lies elsewhere.
     """
     files = {}
     for name, file in carried_files(adapters, base).items():
@@ -116,6 +119,9 @@ def carried_files(adapters: Sequence[Path] | Path, base: Path) -> dict[str, Path
 
     The tokenizer comes as a whole from the side that was trained: the last adapter that has one.
     Configuration, licence and notice come from the base.
+
+    Raises:
+        CheckError: HT156 a link that would bring in a file from elsewhere.
     """
     folders = [adapters] if isinstance(adapters, Path) else adapters
     files = _matching(base, _MODEL)
@@ -136,15 +142,22 @@ def _is_vocabulary(name: str) -> bool:
 
 
 def _matching(path: Path, patterns: tuple[str, ...]) -> dict[str, Path]:
-    names = [file.name for file in path.iterdir() if file.is_file()]
+    names = [file.name for file in path.iterdir() if _is_one(file)]
     folder = path / "additional_chat_templates"
     if folder.is_dir():
-        names += [f"{folder.name}/{file.name}" for file in folder.iterdir() if file.is_file()]
-    return {
+        names += [f"{folder.name}/{file.name}" for file in folder.iterdir() if _is_one(file)]
+    found = {
         name: path / name
         for name in sorted(names)
         if any(fnmatchcase(name, pattern) for pattern in patterns) and "/." not in f"/{name}"
     }
+    for file in found.values():
+        require_inside(file, path)
+    return found
+
+
+def _is_one(file: Path) -> bool:
+    return file.is_file() or (file.is_symlink() and not file.exists())
 
 
 def _templates(files: dict[str, Path]) -> dict[str, Path]:

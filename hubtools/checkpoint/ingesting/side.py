@@ -7,6 +7,7 @@ from pathlib import Path
 from hubtools.checkpoint.carry import belongs, carried_files
 from hubtools.checkpoint.ingesting.find import Source
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.links import require_inside
 from hubtools.checkpoint.merging.config_edits import edited, everywhere
 from hubtools.errors import CheckError
 
@@ -36,6 +37,9 @@ def side_files(source: Source, base: Path | None, kind: str) -> dict[str, Path]:
 
     As in a merge the tokenizer comes as a whole from the run when it has one; the configuration is
     the trained model's; licence and notice are the base's.
+
+    Raises:
+        CheckError: HT156 a link that would bring in a file from elsewhere.
     """
     run = source.side or base
     if run is None:
@@ -45,6 +49,8 @@ def side_files(source: Source, base: Path | None, kind: str) -> dict[str, Path]:
         return {name: file for name, file in files.items() if belongs(name, "adapter")}
     files = carried_files(run, base or run)
     own = {name: run / name for name in _TRAINED if (run / name).is_file()}
+    for file in own.values():
+        require_inside(file, run)
     return dict(sorted({**files, **own}.items()))
 
 
