@@ -16,6 +16,7 @@ _CLAIM = {
     "snapshot": "names no version; the card names the one that the responses report: {}",
     "vaguer": "says more than the responses, which report {}; the card names no more",
     "repeated": "is an alias, which the responses repeat; the card does not call it the teacher",
+    "moving": "is an alias, which the responses report; the card gives a name, not weights",
 }
 
 
@@ -35,9 +36,10 @@ def _claim(total: Tally, judge: Judge) -> Iterator[str]:
         return
     found: dict[str, set[str]] = {}
     for role in total.roles.values():
-        for (_, name), pair in role.pairs.items():
-            how = judge.fits(name, pair)
-            key = "repeated" if how == "same" and judge.aliased(name, pair) else how
+        for (asked, name), pair in role.pairs.items():
+            key = judge.fits(name, pair)
+            if key == "same" and judge.aliased(name, pair):
+                key = "repeated" if judge.pair(asked, name, pair) == "ECHO" else "moving"
             found.setdefault(key, set()).add(shown(name))
     for how, said in _CLAIM.items():
         if names := found.get(how):

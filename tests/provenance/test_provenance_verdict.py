@@ -128,6 +128,17 @@ def test_a_claim_by_another_name_is_noted_and_not_put_on_the_card(
     assert label.startswith("not disclosed" if asked == reported else f"{reported} (")
 
 
+def test_card_and_note_agree_about_an_alias_that_was_not_merely_repeated() -> None:
+    answered = records(5, requested="deepseek-chat", created=OCTOBER_2026)
+    verdict = judge(answered, claim="deepseek-v4-flash")
+    assert verdict.verdict == "NAME-ONLY"
+    assert teacher_label(verdict.to_json()).startswith("deepseek-v4-flash (a name in")
+    assert verdict.notes[0] == (
+        "the claim deepseek-v4-flash is an alias, which the responses report; the card gives a"
+        " name, not weights"
+    )
+
+
 def test_a_claim_by_the_reported_name_needs_no_note() -> None:
     assert not any("the claim" in n for n in judge(records(5), claim="DeepSeek V4 Flash").notes)
 
