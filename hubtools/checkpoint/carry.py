@@ -90,28 +90,30 @@ class SmallFile:
     side: Literal["base", "adapter"]
 
 
-def small_files(
-    adapters: Sequence[Path], base: Path, edits: Mapping[str, Any]
-) -> dict[str, SmallFile]:
-    """What a merged model holds beside its weights: name → content.
+def small_files(adapters: Sequence[Path], base: Path) -> dict[str, SmallFile]:
+    """What a merged model holds beside its weights, before any edit: name → content.
 
     Args:
         adapters: directories in which a tokenizer may lie, the last one last.
         base: directory of the model.
-        edits: of the base's config.json; see `config_edits.edited`.
 
     Raises:
         CheckError: HT106 a file that cannot be read, HT156 one that lies elsewhere.
     """
     files = {}
     for name, file in carried_files(adapters, base).items():
-        data = file.read_bytes()
-        if name == "config.json" and edits:
-            data = edited(data, edits)
         inside = [folder for folder in (base, *adapters) if folder in file.parents]
         nearest = max(inside, key=lambda folder: len(folder.parts))
-        files[name] = SmallFile(data, "base" if nearest == base else "adapter")
+        files[name] = SmallFile(file.read_bytes(), "base" if nearest == base else "adapter")
     return files
+
+
+def with_edits(files: Mapping[str, SmallFile], edits: Mapping[str, Any]) -> dict[str, SmallFile]:
+    """`small_files` with the edits of config.json; see `config_edits.edited`."""
+    config = files.get("config.json")
+    if config is None or not edits:
+        return dict(files)
+    return {**files, "config.json": SmallFile(edited(config.data, edits), config.side)}
 
 
 def carried_files(adapters: Sequence[Path] | Path, base: Path) -> dict[str, Path]:

@@ -22,8 +22,8 @@ def require_inside(file: Path, home: Path) -> None:
         home: the directory it belongs to; may itself be reached by a link.
 
     Raises:
-        CheckError: HT156 a link that leaves `home` (and the blobs of its repo in the cache), or leads
-            nowhere.
+        CheckError: HT156 a link that leaves `home` (and the blobs of its repo in the cache), or
+            leads nowhere.
     """
     inside = home.resolve()
     blobs = [place.parent / "blobs" for place in inside.parents if place.name == "snapshots"]

@@ -143,6 +143,9 @@ def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
 def _plan(
     adapters: list[Adapter], base: Path, options: MergeOptions, engine: Engine
 ) -> MergePlan | PeftPlan:
+    from hubtools.checkpoint.merging.inputs import read_inputs
+
+    read_inputs(adapters, base)  # a small file that cannot be carried ends a dry run as well
     if engine == "peft":
         from hubtools.checkpoint.merging.peft_engine import plan_peft
 

@@ -71,7 +71,7 @@ def _require_unchanged(stamps: Iterable[Stamp | list[str | int]]) -> None:
         if not same:
             raise EnvironmentFailure(
                 "HT155",
-                "a weight file changed while it was merged",
+                f"{file.name} changed while it was merged",
                 where=str(file),
                 detail=("The result would be of no single input; it was removed.",),
                 next="wait until nothing writes there any more, then run the same command again",

@@ -17,11 +17,12 @@ def edited(data: bytes, edits: Edits) -> bytes:
     """The same JSON object with other values.
 
     Args:
-        data: UTF-8 JSON.
+        data: JSON in any Unicode encoding, which is kept.
         edits: dotted path → value; a path that is not there is added at the end of its object.
             None removes the key.
     """
-    text = data.decode()
+    encoding = json.detect_encoding(data)
+    text = data.decode(encoding, "surrogatepass")
     wanted = json.loads(text)
     for path, value in edits.items():
         _set(wanted, path.split("."), value)
@@ -29,7 +30,7 @@ def edited(data: bytes, edits: Edits) -> bytes:
         text = changed if changed is not None else text
     if json.loads(text) != wanted:  # a key that is there twice, or one that had to go
         text = json.dumps(wanted, indent=_indent(text)) + "\n"
-    return text.encode()
+    return text.encode(encoding, "surrogatepass")
 
 
 def effective(config: Mapping[str, Any], edits: Edits) -> dict[str, Any]:

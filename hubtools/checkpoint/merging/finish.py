@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hubtools.checkpoint.carry import SmallFile
 from hubtools.checkpoint.merging.plan import MergePlan
 from hubtools.checkpoint.merging.report import merge_report
 from hubtools.checkpoint.merging.written import Sums, Written
@@ -16,8 +17,16 @@ from hubtools.errors import CheckError
 from hubtools.files import sync_directory, write_atomic
 
 
-def finish(plan: MergePlan, written: Mapping[str, Written], folder: Path) -> dict[str, Any]:
+def finish(
+    plan: MergePlan, written: Mapping[str, Written], small: Mapping[str, SmallFile], folder: Path
+) -> dict[str, Any]:
     """Complete `folder`, which holds the weights; the result of `merge.merge`.
+
+    Args:
+        plan: that was followed.
+        written: the weight files.
+        small: what lies beside them.
+        folder: where all lie.
 
     Raises:
         CheckError: HT116 when no value of the result differs from the base.
@@ -26,7 +35,6 @@ def finish(plan: MergePlan, written: Mapping[str, Written], folder: Path) -> dic
     sums = {name: some for file in written.values() for name, some in file.sums.items()}
     _require_change(plan, sums)
     files = {name: {"sha256": w.sha256, "size": w.size} for name, w in written.items()}
-    small = plan.small_files()
     contents = {name: file.data for name, file in small.items()}
     if plan.layout.index is not None:
         contents[INDEX] = plan.layout.index_bytes or _json(plan.layout.index)

@@ -7,15 +7,16 @@ run that was killed goes on.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter, open_adapter
+from hubtools.checkpoint.carry import SmallFile, with_edits
 from hubtools.checkpoint.merging.finish import finish
 from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
-from hubtools.checkpoint.merging.inputs import identity, peft_versions, weight_files
+from hubtools.checkpoint.merging.inputs import Inputs, identity, peft_versions, read_inputs
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
@@ -23,7 +24,6 @@ from hubtools.checkpoint.merging.recipe import Stored
 from hubtools.checkpoint.merging.wire import files_to_json, stored_to_json
 from hubtools.checkpoint.merging.written import Written
 from hubtools.checkpoint.shards import Weights, read_weights
-from hubtools.checkpoint.stamps import Stamp, stamps_of
 from hubtools.checkpoint.workplace import Workplace, keep_only
 from hubtools.children import ONE_THREAD, run_child
 from hubtools.errors import EnvironmentFailure
@@ -75,7 +75,8 @@ def merge(
     with place.held():
         try:
             opened = [open_adapter(path, converted) for path in paths]
-            job = _Merge(opened, base, place, options or MergeOptions(), log, progress)
+            inputs = read_inputs(opened, base)
+            job = _Merge(opened, base, inputs, place, options or MergeOptions(), log, progress)
             return job.run(engine)
         finally:
             if not place.journal.exists():
@@ -88,6 +89,7 @@ class _Merge:
 
     adapters: list[Adapter]
     base: Path
+    inputs: Inputs
     place: Workplace
     options: MergeOptions
     log: Path
@@ -100,9 +102,11 @@ class _Merge:
     def _by_recipes(self) -> dict[str, Any]:
         plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
 
-        def make(job: str, kept: int, stamps: list[Stamp]) -> dict[str, Any]:
+        small = with_edits(self.inputs.small, plan.config_edits)
+
+        def make(job: str, kept: int) -> dict[str, Any]:
             self._require_space(plan.layout.bytes - kept)
-            return self._written(plan, job, stamps)
+            return self._written(plan, small, job)
 
         return self._whole(plan.weights, [plan.engine], make)
 
@@ -115,12 +119,13 @@ class _Merge:
 
         plan: PeftPlan = plan_peft(self.adapters, self.base, self.options)
 
-        def make(job: str, kept: int, stamps: list[Stamp]) -> dict[str, Any]:
+        def make(job: str, kept: int) -> dict[str, Any]:
             raw = self.place.folder / f"{_RAW}{job[:16]}"
             self._require_space(plan.bytes * (1 if raw.exists() else 2) - kept)
             merge_with_peft(plan, raw, log=self.log, progress=self.progress)
             told = plan_of_raw(self.adapters, self.base, self.options, raw)
-            return self._written(told, job, stamps)
+            small = with_edits(self.inputs.small, told.config_edits)
+            return self._written(told, small, job)
 
         return self._whole(read_weights(self.base), ["peft", *peft_versions()], make)
 
@@ -128,20 +133,19 @@ class _Merge:
         self,
         weights: Weights,
         engine: list[str],
-        make: Callable[[str, int, list[Stamp]], dict[str, Any]],
+        make: Callable[[str, int], dict[str, Any]],
     ) -> dict[str, Any]:
         """What `make` makes, published; or what is there already.
 
-        `make` gets the job's name, how many bytes are there already, and the inputs' stamps.
+        `make` gets the job's name, and how many bytes are there already.
         """
-        job = identity(self.adapters, self.base, weights, self.options, engine)
+        job = identity(self.inputs, self.adapters, weights, self.options, engine)
         known = self.place.finished(job)
         if known is not None:
             return known
-        stamps = stamps_of(weight_files(self.adapters, weights))
         kept = _clear(self.place, job)
         try:
-            result = make(job, kept, stamps)
+            result = make(job, kept)
         except BaseException as error:
             again = isinstance(error, EnvironmentFailure | KeyboardInterrupt)
             changed = isinstance(error, EnvironmentFailure) and error.id in ("HT118", "HT155")
@@ -154,7 +158,7 @@ class _Merge:
     def _require_space(self, size: int) -> None:
         ensure_space(self.place.folder, size + _MARGIN, f"the merged model {self.place.out.name}")
 
-    def _written(self, plan: MergePlan, job: str, stamps: list[Stamp]) -> dict[str, Any]:
+    def _written(self, plan: MergePlan, small: Mapping[str, SmallFile], job: str) -> dict[str, Any]:
         """Let a child write the weights, and complete them."""
         home = {header.path for header in plan.weights.headers.values()}
         told = run_child(
@@ -164,7 +168,7 @@ class _Merge:
                 "base": _replaced(plan, home),
                 "home": [str(path) for path in sorted(home)],
                 "engine": plan.engine,
-                "stamps": stamps,
+                "stamps": self.inputs.stamps,
                 "folder": str(self.place.files),
                 "journal": str(self.place.journal),
                 "identity": job,
@@ -177,7 +181,7 @@ class _Merge:
             env=ONE_THREAD,
         )
         written = {name: Written.from_json(file) for name, file in told["written"].items()}
-        return finish(plan, written, self.place.files)
+        return finish(plan, written, small, self.place.files)
 
 
 def _replaced(plan: MergePlan, home: set[Path]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter
-from hubtools.checkpoint.carry import SmallFile, small_files
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.merging.apply import apply_adapter, asked_names
@@ -67,20 +66,6 @@ class MergePlan:
     names: NameMap | None
     adapter_tensors: int
     merged_by: Literal["stream", "peft"] = "stream"
-
-    def small_files(self) -> dict[str, SmallFile]:
-        """What lies beside weights and index: name → content and the side it comes from.
-
-        Raises:
-            CheckError: HT106 a tokenizer_config.json that is not JSON.
-        """
-        # An adapter that has a name lies in a folder of that name, below its tokenizer.
-        folders = [
-            folder
-            for adapter in self.adapters
-            for folder in dict.fromkeys((adapter.named, adapter.path))
-        ]
-        return small_files(folders, self.base, self.config_edits)
 
     def to_json(self) -> dict[str, Any]:
         """The `plan` object of `hubtools merge --dry-run --json`."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_models import LINEAR, save_adapter, save_base
 
+from hubtools.checkpoint.merging.finish import finish
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.merging.written import Sums, Written
@@ -24,6 +27,7 @@ Pair = tuple[Path, Path]
 SCRIPT = """
 import sys
 from pathlib import Path
+from typing import Any
 from hubtools.checkpoint.merging.merge import merge
 adapter, base, out = map(Path, sys.argv[1:])
 merge(adapter, base, out, log=out.with_name("log"))
@@ -137,6 +141,42 @@ def test_an_input_that_changes_meanwhile(tmp_path: Path, which: str) -> None:
     assert not (tmp_path / "out").exists()
     assert os.listdir(tmp_path / ".out.merge") == ["lock"]
     merge(adapter, base, tmp_path / "out", log=tmp_path / "log")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["base/config.json", "base/tokenizer.json", "base/LICENSE", "adapter/adapter_config.json"],
+)
+def test_a_small_file_that_changes_meanwhile(tmp_path: Path, name: str) -> None:
+    """The result is of the files as they were, or it is not there; no rerun keeps a mixture."""
+    base = save_base(tmp_path / "base", "llama", "bfloat16", sizes={"vocab_size": 400_000})
+    adapter = save_adapter(tmp_path / "adapter", base, ["q_proj"], r=2)
+    file = tmp_path / name
+    before = file.read_bytes()
+    touch = once(lambda: file.write_bytes(before + b"\n"))
+    with pytest.raises(EnvironmentFailure, match="HT155") as caught:
+        merge(adapter, base, tmp_path / "out", log=tmp_path / "log", progress=touch)
+    assert caught.value.where == str(file)
+    assert not (tmp_path / "out").exists()
+    file.write_bytes(before)
+    result = merge(adapter, base, tmp_path / "out", log=tmp_path / "log")
+    assert merge(adapter, base, tmp_path / "out", log=tmp_path / "log") == result
+
+
+def test_a_small_file_that_changes_last_is_written_as_it_was_read(
+    sharded: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the last look at the inputs and the last file of the result."""
+    base = shutil.copytree(sharded[0], tmp_path / "base")
+    before = (base / "config.json").read_bytes()
+
+    def late(*arguments: Any) -> dict[str, Any]:
+        (base / "config.json").write_bytes(b"{}")
+        return finish(*arguments)
+
+    monkeypatch.setattr("hubtools.checkpoint.merging.merge.finish", late)
+    merge(sharded[1], base, tmp_path / "out", log=tmp_path / "log")
+    assert (tmp_path / "out" / "config.json").read_bytes() == before
 
 
 def test_a_merge_that_changes_nothing_keeps_nothing(sharded: Pair, tmp_path: Path) -> None:

@@ -35,6 +35,14 @@ def test_a_nested_value_is_exchanged_in_place() -> None:
     assert edited(CONFIG.encode(), {"text_config.vocab_size": 136}).decode() == expected
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+def test_the_encoding_stays(encoding: str) -> None:
+    expected = CONFIG.replace('"vocab_size":   131 ,', '"vocab_size":   136 ,')
+    data = edited(CONFIG.encode(encoding), {"vocab_size": 136})
+    assert data == expected.encode(encoding)
+    assert json.loads(data)["vocab_size"] == 136
+
+
 def test_a_new_key_comes_last_in_the_same_style() -> None:
     expected = CONFIG.replace("null\n}", 'null,\n  "tie_word_embeddings": false\n}')
     assert edited(CONFIG.encode(), {"tie_word_embeddings": False}).decode() == expected

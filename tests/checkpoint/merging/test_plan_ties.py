@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from zoo import Zoo
 
 from hubtools.checkpoint.adapter import open_adapter
+from hubtools.checkpoint.carry import small_files, with_edits
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
 from hubtools.checkpoint.merging.recipe import LowRank, Output, SetRows
@@ -116,7 +117,8 @@ def test_both_places_of_a_configuration_follow(zoo: Zoo) -> None:
         "tie_word_embeddings": False,
         "text_config.tie_word_embeddings": False,
     }
-    config = json.loads(made.small_files()["config.json"].data)
+    small = with_edits(small_files([], made.base), made.config_edits)
+    config = json.loads(small["config.json"].data)
     assert config["text_config"]["tie_word_embeddings"] is False
 
 
