@@ -12,8 +12,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,25 @@ def run_child(
     if child.returncode != 0 or result is None:
         raise _died(child.returncode, what, log)
     return result
+
+
+@contextlib.contextmanager
+def passing_log() -> Iterator[Path]:
+    """A log for a child that leaves nothing else: it stays only when an error sends the user there.
+
+    It lies in the folder for temporary files.
+    """
+    handle, name = tempfile.mkstemp(prefix="hubtools-", suffix=".log")
+    os.close(handle)
+    named = False
+    try:
+        yield Path(name)
+    except HubtoolsError as error:
+        named = name in f"{error.where} {error.next}"
+        raise
+    finally:
+        if not named:
+            os.unlink(name)
 
 
 def _event(line: bytes) -> dict[str, Any] | None:

@@ -115,7 +115,7 @@ def open_adapter(path: Path, scratch: Path) -> Adapter:
         CheckError: HT112 no adapter, HT101 no weights, HT151 a pickle that is not plain tensors;
             as `read_adapter_config`.
     """
-    folder = _folder(path)
+    folder = adapter_folder(path)
     config = read_adapter_config(folder)
     weights = folder / WEIGHTS
     if not weights.is_file():
@@ -134,7 +134,13 @@ def unsupported(file: Path, what: str, fix: str = "") -> CheckError:
     )
 
 
-def _folder(path: Path) -> Path:
+def adapter_folder(path: Path) -> Path:
+    """`path`, or its only sub-directory that holds an adapter.
+
+    Raises:
+        UsageError: HT152 several.
+        CheckError: HT112 none.
+    """
     if (path / CONFIG).is_file():
         return path
     inside = sorted(file.parent for file in path.glob(f"*/{CONFIG}")) if path.is_dir() else []
@@ -159,7 +165,7 @@ def _folder(path: Path) -> Path:
 
 
 def _converted(folder: Path, scratch: Path) -> Path:
-    from hubtools.children import run_child
+    from hubtools.children import passing_log, run_child
 
     pickle = folder / PICKLE
     if not pickle.is_file():
@@ -174,12 +180,13 @@ def _converted(folder: Path, scratch: Path) -> Path:
     key = sha256_json([str(pickle.resolve()), stat.st_ino, stat.st_size, stat.st_mtime_ns])
     target = scratch / f"adapter-{key[:16]}.safetensors"
     if not target.is_file():
-        run_child(
-            "hubtools.checkpoint.pickled_child",
-            {"pickle": str(pickle.absolute()), "target": str(target.absolute())},
-            log=scratch / "pickled.log",
-            what=f"converting {pickle}",
-        )
+        with passing_log() as log:
+            run_child(
+                "hubtools.checkpoint.pickled_child",
+                {"pickle": str(pickle.absolute()), "target": str(target.absolute())},
+                log=log,
+                what=f"converting {pickle}",
+            )
     return target
 
 

@@ -7,11 +7,12 @@ The mapping is transformers' own, computed in a child process for this very mode
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hubtools.children import run_child
+from hubtools.children import passing_log, run_child
 
 _OFFLINE = {
     "CUDA_VISIBLE_DEVICES": "",
@@ -121,14 +122,15 @@ class NameMap:
 _ANSWERED: dict[tuple[Any, ...], NameMap] = {}
 
 
-def name_map(base: Path, asked: Sequence[str], log: Path) -> NameMap:
+def name_map(base: Path, asked: Sequence[str], log: Path | None) -> NameMap:
     """Ask transformers how the model in `base` names its tensors: once for an unchanged base.
 
     Args:
         base: directory with config.json; its weights, if there are any, are read for their names
             and shapes only. No code of the model is run.
         asked: names of tensors as an adapter or an old checkpoint would have them.
-        log: where the child process tells its story.
+        log: where the child process tells its story; None: a file that stays only if an error
+            names it.
 
     Raises:
         CheckError: HT160 a model type this transformers does not know, HT161 a model that exists
@@ -138,13 +140,14 @@ def name_map(base: Path, asked: Sequence[str], log: Path) -> NameMap:
     """
     question = (str(base.absolute()), tuple(asked), _stamps(base))
     if question not in _ANSWERED:
-        result = run_child(
-            "hubtools.checkpoint.names_child",
-            {"base": str(base.absolute()), "asked": list(asked)},
-            log=log,
-            what=f"reading the names of {base}",
-            env=_OFFLINE,
-        )
+        with passing_log() if log is None else nullcontext(log) as story:
+            result = run_child(
+                "hubtools.checkpoint.names_child",
+                {"base": str(base.absolute()), "asked": list(asked)},
+                log=story,
+                what=f"reading the names of {base}",
+                env=_OFFLINE,
+            )
         _ANSWERED[question] = NameMap.from_json(result)
     return _ANSWERED[question]
 

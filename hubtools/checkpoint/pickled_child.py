@@ -65,8 +65,13 @@ def _plain(found: Any, pickle: Path) -> dict[str, Any]:
         raise _unusable(pickle, f"it holds a {type(found).__name__}, not named tensors", [])
     size = pickle.stat().st_size
     for name, value in found.items():
+        if not isinstance(name, str) or not name.isprintable() or name == "__metadata__":
+            raise _unusable(pickle, f"{name!r} cannot be the name of a tensor", [])
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
             raise _unusable(pickle, f"{name!r} is a {type(value).__name__}, not a plain tensor", [])
+        if value.is_meta or value.is_quantized or value.dtype not in _stored():
+            kind = "meta (without values)" if value.is_meta else str(value.dtype)
+            raise _unusable(pickle, f"{name!r} is {kind}, which safetensors do not hold", [])
         if value.nbytes > size:  # one element repeated by strides of 0
             raise _unusable(pickle, f"{name!r} claims {value.nbytes} bytes of {size}", [])
     if not found:
@@ -77,9 +82,21 @@ def _plain(found: Any, pickle: Path) -> dict[str, Any]:
         plain = value.detach().contiguous()
         storage = plain.untyped_storage().data_ptr()
         # safetensors stores no sharing; tensors that share memory are written one by one.
-        tensors[str(name)] = plain.clone() if storage in storages else plain
+        tensors[name] = plain.clone() if storage in storages else plain
         storages.add(storage)
     return tensors
+
+
+def _stored() -> set[Any]:
+    """The dtypes of plain tensors that a safetensors file holds and a header here is read with."""
+    import torch
+
+    names = {
+        "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+        "float16", "bfloat16", "float32", "float64", "complex64",
+        "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+    }  # fmt: skip
+    return {getattr(torch, name) for name in names if hasattr(torch, name)}
 
 
 def _unusable(pickle: Path, why: str, words: list[str]) -> CheckError:

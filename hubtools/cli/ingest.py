@@ -83,12 +83,11 @@ def _base(output: Output, base: str | None) -> Path | None:
 
 
 def _check(run: Path, options: dict[str, Any]) -> dict[str, Any]:
-    import tempfile
-
     from hubtools.checkpoint.ingesting.ingest import check_ingest
+    from hubtools.children import passing_log
 
-    with tempfile.TemporaryDirectory(prefix="hubtools-ingest-") as folder:
-        return check_ingest(run, **options, log=Path(folder) / "log")
+    with passing_log() as log:
+        return check_ingest(run, **options, log=log)
 
 
 def _ingest(

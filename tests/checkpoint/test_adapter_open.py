@@ -13,7 +13,7 @@ from our_merge import no_processes
 from safetensors.torch import load_file, save_file
 
 from hubtools.checkpoint.adapter import open_adapter, read_adapter_config
-from hubtools.errors import CheckError, HubtoolsError, UsageError
+from hubtools.errors import CheckError, EnvironmentFailure, HubtoolsError, UsageError
 
 LORA = {"peft_type": "LORA", "r": 4, "lora_alpha": 8}
 FACTOR = torch.arange(32.0).reshape(4, 8)
@@ -126,10 +126,28 @@ def test_a_pickle_that_would_run_code_does_not(folder: Path, tmp_path: Path, zip
         ({"a": 3}, "'a' is a int"),
         ({"a": FACTOR.to_sparse()}, "not a plain tensor"),
         ({"a": torch.zeros(1).expand(10**12)}, "claims 4000000000000 bytes"),
+        ({"a": torch.zeros(2, 2, dtype=torch.complex128)}, "'a' is torch.complex128"),
+        ({"a": torch.zeros(2, 2, device="meta")}, "'a' is meta (without values)"),
+        ({3: FACTOR}, "3 cannot be the name"),
+        ({"a\nb": FACTOR}, "'a\\nb' cannot be the name"),
+        ({"__metadata__": FACTOR}, "'__metadata__' cannot be the name"),
         (b"", "damaged"),
         (b"PK\x03\x04 a zip cut short", "damaged"),
     ],
-    ids=["empty", "list", "number", "sparse", "stretched", "nothing", "cut"],
+    ids=[
+        "empty",
+        "list",
+        "number",
+        "sparse",
+        "stretched",
+        "complex",
+        "meta",
+        "number as name",
+        "unprintable",
+        "reserved",
+        "nothing",
+        "cut",
+    ],
 )
 def test_what_is_no_set_of_tensors(folder: Path, tmp_path: Path, content: Any, words: str) -> None:
     file = folder / "adapter_model.bin"
@@ -142,6 +160,47 @@ def test_what_is_no_set_of_tensors(folder: Path, tmp_path: Path, content: Any, w
     assert error.id == "HT151"
     assert words in error.message
     assert str(file) == error.where
+
+
+@pytest.mark.filterwarnings("ignore:.*quantize:UserWarning", "ignore:.*quantized:UserWarning")
+def test_a_quantised_tensor_is_none_that_can_be_merged(folder: Path, tmp_path: Path) -> None:
+    quantised = torch.quantize_per_tensor(FACTOR, 0.1, 0, torch.qint8)
+    torch.save({"a": quantised}, folder / "adapter_model.bin")
+    with no_processes():
+        assert refused(folder, tmp_path / "scratch").id == "HT151"
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.bool, torch.uint16, torch.int64, torch.float64, torch.complex64, torch.float8_e5m2],
+)
+def test_every_dtype_of_safetensors_is_converted(
+    folder: Path, tmp_path: Path, dtype: torch.dtype
+) -> None:
+    torch.save({"a": FACTOR.to(dtype)}, folder / "adapter_model.bin")
+    with no_processes():
+        weights = open_adapter(folder, tmp_path / "scratch").weights
+    assert load_file(weights)["a"].dtype == dtype
+
+
+def test_a_log_stays_when_an_error_names_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that dies without a word sends its user to the log."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    torch.save({"a": FACTOR}, folder / "adapter_model.bin")
+    open_adapter(folder, tmp_path / "scratch")
+    torch.save([FACTOR], folder / "adapter_model.bin")
+    with pytest.raises(CheckError, match="HT151"):
+        open_adapter(folder, tmp_path / "scratch")
+    assert not list((tmp_path / "temporary").iterdir())
+    monkeypatch.setenv("PYTHONHOME", str(tmp_path / "nowhere"))
+    with pytest.raises(EnvironmentFailure, match="HT904") as caught:
+        open_adapter(folder, tmp_path / "scratch")
+    log = Path(caught.value.where)
+    assert str(log) in caught.value.next
+    assert log.read_text()
 
 
 def test_other_types_give_other_meanings_to_rank_and_patterns(tmp_path: Path) -> None:
