@@ -14,8 +14,9 @@ from hubtools.checkpoint.found import Found
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.leaks import Leak, identity
 from hubtools.checkpoint.stored import as_finding
+from hubtools.checkpoint.texts import texts
 from hubtools.checkpoint.trainer import STATE
-from hubtools.checkpoint.unpickle import read_pickle, texts
+from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError, Finding
 
 ARGUMENTS = "training_args.bin"

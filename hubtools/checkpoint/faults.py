@@ -69,7 +69,7 @@ def _adapters(found: Found) -> list[AdapterConfig]:
 
 def _incomplete(shards: TrainerShards) -> str:
     if shards.missing:
-        ranks = ", ".join(map(str, shards.missing[:8])) + ("…" if len(shards.missing) > 8 else "")
+        ranks = ", ".join(map(str, shards.missing[:8])) + ("…" if shards.lacking > 8 else "")
         return f"ranks {ranks} of {shards.world_size} are missing"
     stated = _stated_size(shards)
     if stated not in (None, shards.world_size):

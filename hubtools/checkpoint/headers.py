@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,9 @@ from typing import Any, TypeGuard
 from hubtools.errors import CheckError
 
 HEADER_LIMIT = 100_000_000
+DIMENSIONS = 64
+"""Of one tensor; torch allows no more."""
+_INTEGER_LIMIT = 1 << 63
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64,
     "F16": 16, "BF16": 16, "F32": 32, "F64": 64, "C64": 64,
@@ -91,7 +95,9 @@ def read_header(path: Path) -> Header:
     position = data_start
     for entry in entries:
         if entry.begin != position:
-            raise _lie(path, f"{entry.name} begins at byte {entry.begin}, expected {position}")
+            raise _lie(
+                path, f"{_clipped(entry.name)} begins at byte {entry.begin}, expected {position}"
+            )
         position = entry.end
     if position != size:
         raise _lie(path, f"tensors end at byte {position}, the file at {size}")
@@ -103,28 +109,49 @@ def read_header(path: Path) -> Header:
 
 def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:
     if not isinstance(value, Mapping) or not name.isprintable():
-        raise _lie(path, f"{name!r}: not a tensor")
+        raise _lie(path, f"{_clipped(repr(name))}: not a tensor")
+    called = _clipped(name)
     dtype, shape, offsets = value.get("dtype"), value.get("shape"), value.get("data_offsets")
     if not isinstance(dtype, str) or dtype not in BITS:
-        raise _lie(path, f"{name}: unknown dtype {dtype!r}")
+        raise _lie(path, f"{called}: unknown dtype {_shown(dtype)}")
     if not _sizes(shape) or not _sizes(offsets) or len(offsets) != 2:
-        raise _lie(path, f"{name}: shape {shape!r}, offsets {offsets!r}")
+        raise _lie(path, f"{called}: shape {_shown(shape)}, offsets {_shown(offsets)}")
     begin, end = offsets
     if (end - begin) * 8 != math.prod(shape) * BITS[dtype]:
-        raise _lie(path, f"{name}: {end - begin} bytes for {dtype} {shape}")
+        raise _lie(path, f"{called}: {end - begin} bytes for {dtype} {shape}")
     return TensorEntry(name, dtype, tuple(shape), data_start + begin, data_start + end)
 
 
+def is_size(value: Any) -> bool:
+    """Whether a number a file claims can be a length: whole, not negative, of 63 bits."""
+    return type(value) is int and 0 <= value < _INTEGER_LIMIT
+
+
 def _sizes(value: Any) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return isinstance(value, list) and len(value) <= DIMENSIONS and all(map(is_size, value))
+
+
+def _shown(value: Any) -> str:
+    """What stands where something else should; never all of what a file chose to say."""
+    if isinstance(value, list):
+        listed = ", ".join("[…]" if isinstance(i, list) else _shown(i) for i in value[:8])
+        return f"[{listed}, …]" if len(value) > 8 else f"[{listed}]"
+    if type(value) is int and not -_INTEGER_LIMIT <= value < _INTEGER_LIMIT:
+        return "a number too large"
+    if isinstance(value, Mapping):
+        return "an object"
+    return _clipped(repr(value))
+
+
+def _clipped(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:99]}…"
 
 
 def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        names = [name for name, _ in pairs]
-        twin = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twin!r} is there twice")
+        twin = Counter(name for name, _ in pairs).most_common(1)[0][0]
+        raise ValueError(f"{_clipped(repr(twin))} is there twice")
     return result
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,7 @@ _DEEPSPEED = re.compile(r"mp_rank_(\d+)_model_states\.pt")
 _STEP = re.compile(r"(?:global_step_?|checkpoint-|step[-_]|iter_)(\d{1,12})")
 _WITHIN = re.compile(r"global_step\d+")
 _OTHERS = re.compile(r"optim|critic")
+_LISTED = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,20 @@ class TrainerShards:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Ranks below `world_size` whose file is not there."""
-        return tuple(sorted(set(range(self.world_size)) - set(self.ranks)))
+        """The first ranks below `world_size` whose file is not there; `lacking` says how many."""
+        return missing_ranks(self.ranks, self.world_size)
+
+    @property
+    def lacking(self) -> int:
+        """How many ranks below `world_size` have no file."""
+        return self.world_size - sum(rank < self.world_size for rank in set(self.ranks))
+
+
+def missing_ranks(ranks: Collection[int], world_size: int) -> tuple[int, ...]:
+    """The first hundred ranks below `world_size`, which only a name claims, that are not there."""
+    there = set(ranks)
+    absent = (rank for rank in range(world_size) if rank not in there)
+    return tuple(islice(absent, _LISTED))
 
 
 def trainer_kind(path: Path) -> TrainerKind | None:

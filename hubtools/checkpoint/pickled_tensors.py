@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.headers import TensorEntry
+from hubtools.checkpoint.headers import DIMENSIONS, TensorEntry
 from hubtools.checkpoint.kinds import TrainerShards
-from hubtools.checkpoint.unpickle import Record, read_pickle
+from hubtools.checkpoint.unpickle import TABLE_LIMIT, Record, read_pickle
 
 _DTYPES = {
     "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float64": "F64", "int8": "I8",
@@ -57,7 +57,7 @@ def file_tensors(path: Path) -> list[TensorEntry]:
 
 
 def _distributed(metadata: Path) -> list[TensorEntry]:
-    described = _state(read_pickle(metadata)).get("state_dict_metadata")
+    described = _state(read_pickle(metadata, limit=TABLE_LIMIT)).get("state_dict_metadata")
     entries = []
     for name, value in _named(described):
         fields = _state(value)
@@ -94,7 +94,7 @@ def _entry(name: str, kind: Any, size: Any) -> TensorEntry | None:
     dtype = _DTYPES.get(kind.name.rpartition(".")[2]) if isinstance(kind, Record) else None
     if isinstance(size, Record) and isinstance(size.args, tuple) and size.args:
         size = size.args[0]  # torch.Size
-    if dtype is None or not isinstance(size, tuple | list):
+    if dtype is None or not isinstance(size, tuple | list) or len(size) > DIMENSIONS:
         return None
     if not all(type(count) is int and 0 <= count < 1 << 48 for count in size):
         return None

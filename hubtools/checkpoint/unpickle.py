@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import io
 import pickletools
+import shlex
 import struct
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,14 @@ from typing import Any
 from hubtools.errors import CheckError
 
 SIZE_LIMIT = 32 << 20
-_STEP_LIMIT = 2_000_000
+TABLE_LIMIT = 512 << 20
+"""Of a checkpoint's own table of tensors: thousands of ranks with two optimizer states fit."""
+
+# Steps a byte of pickle may take: a table of tensors takes one for every two bytes, and less the
+# larger it is. So a bomb costs no more than an honest file of its size.
+_SPARE_STEPS = 1_000_000
+_STEPS_A_BYTE = 0.6
 _DIRECTORY_LIMIT = 8 << 20  # of a zip file; each tensor takes some hundred bytes of it
-_POINTER_LIMIT = 200
 _KEY_LIMIT = 1000
 _WORD = 1 << 64
 _TORCH_MAGIC = 0x1950A86A20F9469CFC6C  # first pickle of torch.save's format before zip files
@@ -47,16 +53,37 @@ class Record:
     parts: list[Any] = field(default_factory=list)
 
 
-def read_pickle(path: Path) -> Any:
+class TooLargeForReader(CheckError):
+    """HT180 for a pickle that may be sound: this reader has limits, and it is beyond them."""
+
+
+class _Limit(Exception):
+    """One of the limits is reached."""
+
+
+def read_pickle(path: Path, *, limit: int = SIZE_LIMIT) -> Any:
     """The value a pickle or a `torch.save` file describes; of tensors only the description.
 
     Dicts, lists, tuples, strings and numbers are themselves (sets are lists); all else is a Record.
 
+    Args:
+        path: the file.
+        limit: bytes of pickle that are read at most.
+
     Raises:
-        CheckError: HT180 it is larger than 32 MiB, damaged, or built to exhaust the reader.
+        TooLargeForReader: HT180 it is larger than `limit`, or denser than pickles of such files.
+        CheckError: HT180 it is damaged, or built to exhaust the reader.
     """
     try:
-        return _read(path)
+        return _read(path, limit)
+    except _Limit as error:
+        raise TooLargeForReader(
+            "HT180",
+            f"{path.name} is too large for this reader: {error}",
+            where=str(path),
+            detail=("Whether it is sound was not found out; nothing in it was run.",),
+            next=_elsewhere(path),
+        ) from error
     except _BROKEN as error:
         why = str(error).partition("\n")[0] or type(error).__name__
         raise CheckError(
@@ -64,69 +91,46 @@ def read_pickle(path: Path) -> Any:
             f"{path.name} is not a pickle that can be read safely: {why}",
             where=str(path),
             detail=("Nothing in it was run.",),
-            next=f"delete it if it is not needed: it is never published ({path.name})",
+            next=f"copy {path.name} again from where it was trained, then run the same command",
         ) from error
 
 
-def texts(value: Any) -> Iterator[tuple[str, str]]:
-    """(pointer, text) of every string in what `read_pickle` gave, each once.
-
-    A record's own name is no text; the pointer of a field is `/field` as in a JSON pointer.
-    """
-    seen: set[int] = set()
-    waiting: list[tuple[str, Any]] = [("", value)]
-    while waiting:
-        place, item = waiting.pop()
-        if id(item) in seen or not isinstance(item, str | dict | list | tuple | Record):
-            continue
-        seen.add(id(item))
-        if isinstance(item, str):
-            yield place or "/", item
-        else:
-            waiting += [(_below(place, key), inner) for key, inner in reversed(_children(item))]
+def _elsewhere(path: Path) -> str:
+    """Who reads what is too large here."""
+    if path.name == ".metadata":
+        folder = shlex.quote(str(path.parent))
+        return f"python -m torch.distributed.checkpoint.format_utils dcp_to_torch {folder} model.pt"
+    return f"ls -l {shlex.quote(str(path))}  # is it what its name says?"
 
 
-def _children(item: Any) -> list[tuple[Any, Any]]:
-    if isinstance(item, dict):
-        return list(item.items())
-    if isinstance(item, Record):  # fields of an object stand directly below it
-        return [("", item.args), *(("", part) for part in item.parts)]
-    return list(enumerate(item))
-
-
-def _below(place: str, key: Any) -> str:
-    if isinstance(key, Record) or key == "" or len(place) > _POINTER_LIMIT:
-        return place
-    return f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}"
-
-
-def _read(path: Path) -> Any:
+def _read(path: Path, limit: int) -> Any:
     with _Capped(path) as stream:
+        stream.limit = limit + 1
         if stream.read(4) == b"PK\x03\x04":
-            data = _member(stream)
+            data = _member(stream, limit)
         else:
             stream.seek(0)
-            data = stream.read(SIZE_LIMIT + 1)
-        if len(data) > SIZE_LIMIT:
-            raise ValueError(f"more than {SIZE_LIMIT >> 20} MiB")
+            data = stream.read(limit + 1)
+        if len(data) > limit:
+            raise _Limit(f"more than {limit >> 20} MiB")
     pickles = io.BytesIO(data)
-    value = _Machine().run(pickles)
+    value = _Machine(len(data)).run(pickles)
     if value == _TORCH_MAGIC:  # then: protocol, system, and the object itself
         for _ in range(3):
-            value = _Machine().run(pickles)
+            value = _Machine(len(data)).run(pickles)
     return value
 
 
-def _member(stream: _Capped) -> bytes:
+def _member(stream: _Capped, limit: int) -> bytes:
     """`data.pkl` of a `torch.save` file; the tensors lie in other members."""
     stream.limit = _DIRECTORY_LIMIT
     with zipfile.ZipFile(stream) as archive:
         name = next((name for name in archive.namelist() if name.endswith("/data.pkl")), None)
         if name is None:
             raise ValueError("a zip file without data.pkl")
-        stream.limit = SIZE_LIMIT + 1
+        stream.limit = limit + 1
         with archive.open(name) as member:
-            return member.read(SIZE_LIMIT + 1)
+            return member.read(limit + 1)
 
 
 class _Capped(io.FileIO):
@@ -144,17 +148,23 @@ class _Capped(io.FileIO):
 class _Machine:
     """One pickle's stack, marks and memo."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: int) -> None:
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
+        self.left = _SPARE_STEPS + int(_STEPS_A_BYTE * size)
 
     def run(self, stream: io.BytesIO) -> Any:
-        """Walk one pickle to its STOP."""
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(stream)):
-            if count > _STEP_LIMIT:
-                raise ValueError(f"more than {_STEP_LIMIT} steps")
+        """Walk one pickle to its STOP; every step takes a byte of it, so they end with it."""
+        while code := stream.read(1):
+            opcode = _CODES.get(code)
+            if opcode is None:
+                raise ValueError(f"it has no meaning at byte {stream.tell() - 1}")
+            argument = opcode.arg.reader(stream) if opcode.arg is not None else None
             name = opcode.name
+            self.left -= 1
+            if self.left < 0:
+                raise _Limit("it has more steps than a file of its size should")
             if name == "STOP":
                 return self.stack.pop()
             if name in _VALUES:
@@ -248,6 +258,7 @@ def _persistent(machine: _Machine, argument: Any) -> None:
     machine.stack.append(Record("persistent id", (argument,)))
 
 
+_CODES = {info.code.encode("latin-1"): info for info in pickletools.opcodes}
 _Step = Callable[[_Machine, Any], object]
 _VALUES = frozenset(
     "INT BININT BININT1 BININT2 LONG LONG1 LONG4 STRING BINSTRING SHORT_BINSTRING BINBYTES"

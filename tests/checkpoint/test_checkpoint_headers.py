@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,14 @@ LIES: dict[str, tuple[Any, bytes]] = {
     "name that cannot be printed": (b'{"\\ud800": {}}', b""),
     "not utf-8": (b'{"\xff": 1}', b""),
     "nested to death": (b"[" * 100_000, b""),
+    "empty, and immense": (
+        {"a": {"dtype": "U8", "shape": [0, 10**4000], "data_offsets": [0, 0]}}, b"",
+    ),
+    "more than 63 bits": ({"a": {"dtype": "U8", "shape": [0, 2**63], "data_offsets": [0, 0]}}, b""),
+    "more dimensions than torch has": (
+        {"a": {"dtype": "U8", "shape": [1] * 65, "data_offsets": [0, 1]}}, bytes(1),
+    ),
+    "lists for sizes": ({"a": {"dtype": "U8", "shape": [[1]], "data_offsets": [0, 1]}}, bytes(1)),
     "number too long": (b'{"a": ' + b"9" * 5000 + b"}", b""),
     "twice the same name": (
         b'{"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},'
@@ -75,6 +84,18 @@ LIES: dict[str, tuple[Any, bytes]] = {
 def test_lies_are_refused(tmp_path: Path, name: str) -> None:
     header, data = LIES[name]
     refused(write(tmp_path / "f", header, data))
+
+
+def test_immense_claims_are_refused_at_once_and_in_few_words(tmp_path: Path) -> None:
+    shape = ",".join(["9" * 4200] * 1000)
+    huge = f'{{"x":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,4]}}}}'.encode()
+    names = b",".join(b'"%d":{}' % number for number in range(200_000))
+    twins = b"{" + names + b',"199999":{}}'
+    long = json.dumps({"x" * 50_000: {"dtype": "y" * 50_000}}).encode()
+    start = time.process_time()
+    for header in (huge, twins, long):
+        assert len(refused(write(tmp_path / "f", header))) < 400
+    assert time.process_time() - start < 5
 
 
 def test_lengths_that_cannot_be(tmp_path: Path) -> None:

@@ -230,6 +230,38 @@ def test_missing_ranks_are_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "model_world_size_999999999999_rank_0.pt",
+        f"model_world_size_{'9' * 200}_rank_0.pt",
+        "zero_pp_rank_999999999999_mp_rank_00_optim_states.pt",
+    ],
+)
+def test_a_name_that_claims_endless_ranks_is_only_a_name(tmp_path: Path, name: str) -> None:
+    from hubtools.checkpoint.ingesting.ranks import rank_files
+
+    shards = trainer_shards(touch(tmp_path, name))
+    assert shards is not None
+    assert len(shards.missing) == 100
+    assert shards.lacking == shards.world_size - 1
+    seen = look(tmp_path)
+    assert len(seen.to_json()["trainer"]["missing_ranks"]) == 100
+    assert [f.id for f in seen.findings if f.level == "error"] == ["HT184"]
+    if name.startswith("model"):
+        with pytest.raises(CheckError, match="HT167"):
+            rank_files(tmp_path)
+
+
+@pytest.mark.parametrize("size", [0, 1])
+def test_ranks_beyond_the_world_are_refused(tmp_path: Path, size: int) -> None:
+    from hubtools.checkpoint.ingesting.ranks import rank_files
+
+    touch(tmp_path, *(f"model_world_size_{size}_rank_{rank}.pt" for rank in (0, 1)))
+    with pytest.raises(CheckError, match="HT167"):
+        rank_files(tmp_path)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [('{"world_size": 8}', "says 8 ranks"), ("[", "unreadable"), ('{"world_size": 2}', "")],
 )

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from hubtools.checkpoint.leaks import identity
 from hubtools.checkpoint.look import look
-from hubtools.checkpoint.unpickle import read_pickle, texts
+from hubtools.checkpoint.texts import texts
+from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)

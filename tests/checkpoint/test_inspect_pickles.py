@@ -13,7 +13,14 @@ from typing import Any
 import pytest
 
 from hubtools.checkpoint.pickled_tensors import file_tensors
-from hubtools.checkpoint.unpickle import SIZE_LIMIT, Record, read_pickle, texts
+from hubtools.checkpoint.texts import texts
+from hubtools.checkpoint.unpickle import (
+    SIZE_LIMIT,
+    TABLE_LIMIT,
+    Record,
+    TooLargeForReader,
+    read_pickle,
+)
 from hubtools.errors import CheckError
 
 
@@ -201,3 +208,83 @@ def test_a_file_larger_than_the_limit_is_described_all_the_same(tmp_path: Path) 
     assert file.stat().st_size > SIZE_LIMIT
     (entry,) = file_tensors(file)
     assert entry.elements == 9 << 20
+
+
+def ranks_and_states(folder: Path) -> Path:
+    """`.metadata` of 64 ranks, 170 tensors and two optimizer states, as torch pickles it."""
+    import torch
+    from torch.distributed.checkpoint.filesystem import _StorageInfo
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        MetadataIndex,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
+    tensors: dict[str, Any] = {}
+    places: dict[MetadataIndex, Any] = {}
+    whole, part = torch.Size([4096, 4096]), torch.Size([64, 4096])
+    for name in (
+        f"{side}layers.{i}.w" for side in ("m.", "optim.a.", "optim.b.") for i in range(170)
+    ):
+        offsets = [torch.Size([64 * rank, 0]) for rank in range(64)]
+        for rank, offset in enumerate(offsets):
+            places[MetadataIndex(name, offset)] = _StorageInfo(f"__{rank}_0.distcp", 0, 1000)
+        chunks = [ChunkStorageMetadata(offset, part) for offset in offsets]
+        properties = TensorProperties(dtype=torch.float32)
+        tensors[name] = TensorStorageMetadata(properties, whole, chunks)
+    (folder / ".metadata").write_bytes(pickle.dumps(Metadata(tensors, storage_data=places)))
+    return folder / ".metadata"
+
+
+def test_the_table_of_a_large_run_is_read(tmp_path: Path) -> None:
+    from hubtools.checkpoint.ingesting.dcp import Dcp
+    from hubtools.checkpoint.look import look
+
+    file = ranks_and_states(tmp_path)
+    assert file.stat().st_size > 4_000_000
+    for rank in range(64):
+        (tmp_path / f"__{rank}_0.distcp").write_bytes(b"")
+    seen = look(tmp_path)
+    assert (seen.kind, seen.broken, seen.parameters) == ("dcp", False, 170 << 24)
+    assert not [finding for finding in seen.findings if finding.id == "HT180"]
+    assert len(Dcp(tmp_path).shapes) == 3 * 170
+
+
+def test_a_reader_s_limit_is_no_damage_and_nothing_is_to_be_deleted(tmp_path: Path) -> None:
+    from hubtools.checkpoint.ingesting.dcp import Dcp
+
+    file = tmp_path / ".metadata"
+    with file.open("wb") as stream:
+        stream.truncate(TABLE_LIMIT + 1)
+    with pytest.raises(TooLargeForReader, match="too large for this reader") as caught:
+        Dcp(tmp_path)
+    assert "delete" not in caught.value.next
+    assert "dcp_to_torch" in caught.value.next
+    file.write_bytes(b"N" * 4_000_000 + b".")
+    with pytest.raises(TooLargeForReader, match="steps"):
+        read_pickle(file, limit=TABLE_LIMIT)
+    file.write_bytes(b"no pickle")
+    with pytest.raises(CheckError, match="HT180") as damaged:
+        read_pickle(file)
+    assert not isinstance(damaged.value, TooLargeForReader)
+    assert "delete" not in damaged.value.next
+
+
+def test_keys_bytes_and_paths_are_texts_too(tmp_path: Path) -> None:
+    value = {
+        "/home/ann/mix.jsonl": 1,
+        "raw": b"/home/ann/raw",
+        "path": Path("/home/ann/runs/a"),
+        "inner": {"k" * 2000: {"/home/ann/deep"}},
+        "noise": b"\0" * 5000,
+    }
+    for protocol in range(6):
+        found = list(texts(read(tmp_path, pickle.dumps(value, protocol))))
+        told = {text: place for place, text in found}
+        assert told["/home/ann/mix.jsonl"] == "/ (key)"
+        assert told["/home/ann/runs/a"] == "/path"
+        assert "/home/ann/deep" in told
+        assert "k" * 2000 in told
+        assert protocol < 3 or told["/home/ann/raw"] == "/raw"

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hubtools.checkpoint.headers import DIMENSIONS, is_size
 from hubtools.checkpoint.ingesting.pieces import (
     Piece,
     SourceTensor,
@@ -19,7 +20,7 @@ from hubtools.checkpoint.ingesting.pieces import (
     row_major,
 )
 from hubtools.checkpoint.ingesting.torchfile import NAMES, TorchFile, tensors_of, unsupported
-from hubtools.checkpoint.unpickle import Record, read_pickle
+from hubtools.checkpoint.unpickle import TABLE_LIMIT, Record, TooLargeForReader, read_pickle
 from hubtools.errors import CheckError
 
 METADATA = ".metadata"
@@ -30,7 +31,8 @@ class Dcp:
     """A DCP directory: names and shapes at once, places of a tensor when it is asked for.
 
     Raises:
-        CheckError: HT168 `.metadata` does not describe the files beside it.
+        CheckError: HT168 `.metadata` does not describe the files beside it, HT180 it is too large
+            for this reader.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,11 +43,13 @@ class Dcp:
                 self.path, "it is missing: the save was interrupted, or it was not copied"
             )
         try:
-            fields = _fields(read_pickle(self.path))
+            fields = _fields(read_pickle(self.path, limit=TABLE_LIMIT))
             self._tensors = dict(_tensors(fields["state_dict_metadata"]))
             self._places = dict(_places(fields["storage_data"]))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise damaged(self.path, f"it describes no checkpoint ({error})") from error
+        except TooLargeForReader:
+            raise
         except CheckError as error:
             raise damaged(self.path, error.message) from error
 
@@ -149,6 +153,6 @@ def _places(entries: Any) -> Iterator[tuple[tuple[str, tuple[int, ...]], dict[st
 def _size(value: Any) -> tuple[int, ...]:
     """The numbers of a torch.Size."""
     numbers: Sequence[Any] = value.args[0]
-    if not all(type(number) is int and number >= 0 for number in numbers):
-        raise ValueError(f"{numbers!r} is no size")
+    if len(numbers) > DIMENSIONS or not all(is_size(number) for number in numbers):
+        raise ValueError("a tensor's size is none")
     return tuple(numbers)

@@ -25,6 +25,7 @@ from hubtools.checkpoint.ingesting.torchfile import (
     unsupported,
 )
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.kinds import missing_ranks
 from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError
 
@@ -48,10 +49,15 @@ def rank_files(folder: Path) -> list[Path]:
         raise mixed(folder, f"files of {words} ranks", f"{CONFIG} and file names must agree")
     world = sizes.pop()
     by_rank = {int(match[2]): file for file, match in named.items()}
-    missing = sorted(set(range(world)) - by_rank.keys())
+    beyond = [by_rank[rank].name for rank in sorted(by_rank) if rank >= world]
+    if beyond:
+        raise mixed(folder, f"a rank beyond the {world} there were", beyond[0])
+    missing = missing_ranks(by_rank, world)
     if missing:
         listed = ", ".join(map(str, missing[:8]))
-        raise mixed(folder, f"the files of {len(missing)} of {world} ranks are missing", listed)
+        raise mixed(
+            folder, f"the files of {world - len(by_rank)} of {world} ranks are missing", listed
+        )
     return [by_rank[rank] for rank in range(world)]
 
 
