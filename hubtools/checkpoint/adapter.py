@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.jsonfile import finite, read_object
+from hubtools.checkpoint.patterns import fits, require_pattern
 from hubtools.digests import sha256_json
 from hubtools.errors import CheckError, UsageError
 
@@ -47,13 +47,19 @@ class AdapterConfig:
 
     def rank_of(self, module: str) -> int:
         """Rank of the module at this path inside the model, as PEFT looks it up."""
-        return int(_first_match(self.fields.get("rank_pattern"), module, self.rank))
+        return int(self._by_pattern("rank_pattern", module, self.rank))
 
     def scaling_of(self, module: str) -> float:
         """Factor of B·A for the module: alpha/r, with rsLoRA alpha/√r."""
-        alpha = float(_first_match(self.fields.get("alpha_pattern"), module, self.alpha))
+        alpha = self._by_pattern("alpha_pattern", module, self.alpha)
         rank = self.rank_of(module)
         return alpha / math.sqrt(rank) if self.rslora else alpha / rank
+
+    def _by_pattern(self, field: str, module: str, otherwise: float) -> float:
+        for pattern, value in (self.fields.get(field) or {}).items():
+            if fits(pattern, module, self.path, below=True):
+                return float(value)
+        return otherwise
 
 
 def read_adapter_config(path: Path) -> AdapterConfig:
@@ -72,6 +78,9 @@ def read_adapter_config(path: Path) -> AdapterConfig:
     # Other types give these names other meanings: AdaLoRA's patterns are lists of flags.
     if peft_type == "LORA" and not (numbers and all(map(_numbers_by_pattern, patterns))):
         raise unsupported(file, "r, lora_alpha or a pattern of them is not a number")
+    if peft_type == "LORA":
+        for pattern in (pattern for by_pattern in patterns for pattern in by_pattern):
+            require_pattern(pattern, file, below=True)
     return AdapterConfig(
         path=file,
         peft_type=peft_type,
@@ -190,21 +199,5 @@ def _converted(folder: Path, scratch: Path) -> Path:
     return target
 
 
-def _first_match(patterns: Any, module: str, otherwise: float) -> float:
-    for pattern, value in (patterns or {}).items():
-        if re.match(rf"(.*\.)?({pattern})$", module):
-            return float(value)
-    return otherwise
-
-
 def _numbers_by_pattern(patterns: Any) -> bool:
-    if not isinstance(patterns, Mapping):
-        return False
-    for pattern, value in patterns.items():
-        try:
-            re.compile(pattern)
-        except re.error:
-            return False
-        if (finite(value) or 0) <= 0:
-            return False
-    return True
+    return isinstance(patterns, Mapping) and all((finite(v) or 0) > 0 for v in patterns.values())

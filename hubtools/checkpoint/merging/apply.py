@@ -168,7 +168,7 @@ class _Application:
         shape = stored.entry.shape
         # The output matrix of a resized vocabulary may have a bias of its own.
         rows = len(shape) == len(draft.shape) and shape[1:] == draft.shape[1:]
-        if shape != draft.shape and not (is_vocabulary(draft.name) and rows):
+        if shape != draft.shape and not (rows and is_vocabulary(self._sketch, draft.name)):
             raise refuse(
                 "HT113",
                 f"wrong base: {draft.name} is {list(draft.shape)}, the adapter holds it as"

@@ -17,7 +17,7 @@ from hubtools.checkpoint.merging.refusals import (
     trained_on,
 )
 from hubtools.checkpoint.merging.tensors import FLOATS, Part
-from hubtools.checkpoint.merging.vocabulary import is_vocabulary
+from hubtools.checkpoint.merging.vocabulary import named_vocabulary
 from hubtools.errors import CheckError
 
 Parts = Mapping[Part, Stored]
@@ -97,7 +97,7 @@ def add_embedding(draft: Draft, module: str, parts: Parts, adapter: Adapter) -> 
     (rank, tokens), width = a.entry.shape, b.entry.shape[0]
     scaling = scaling_of(adapter, module, rank, a, b)
     if (tokens, width) != draft.shape:
-        raise _other_shape(draft, (tokens, width), adapter)
+        raise _other_shape(draft, (tokens, width), adapter, embedding=True)
     draft.ops.append(LowRank(Factor(a), Factor(b), scaling, rounding="twice", transposed=True))
     draft.kind = draft.kind or kind_of(f"{module}.weight")
 
@@ -157,15 +157,20 @@ def _part_name(stored: Stored) -> str:
 
 
 def _transposed(draft: Draft, shape: tuple[int, int], places: Places) -> bool | None:
-    """Whether W [out, in] is stored as [in, out]; None when it has neither shape."""
+    """Whether W [out, in] is stored as [in, out]; None when it has neither shape.
+
+    Another base may have the two sizes the other way round: only a Conv1D is stored so.
+    """
     if shape == draft.shape:
         square = shape[0] == shape[1]
         return square and places.class_of(draft.name) == "Conv1D"
-    return True if shape[::-1] == draft.shape else None
+    return True if shape[::-1] == draft.shape and places.is_conv1d(draft) else None
 
 
-def _other_shape(draft: Draft, shape: tuple[int, ...], adapter: Adapter) -> CheckError:
-    if is_vocabulary(draft.name) and shape[1:] == draft.shape[1:]:
+def _other_shape(
+    draft: Draft, shape: tuple[int, ...], adapter: Adapter, *, embedding: bool = False
+) -> CheckError:
+    if (embedding or named_vocabulary(draft.name)) and shape[1:] == draft.shape[1:]:
         return refuse(
             "HT140",
             f"the adapter was trained on {shape[0]} rows of {draft.name}, the base has"

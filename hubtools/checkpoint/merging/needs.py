@@ -26,7 +26,8 @@ def needs_names(sketch: Sketch, adapter: Adapter, tensors: AdapterTensors) -> bo
     names += [f"{module}.bias" for module, parts in tensors.modules.items() if "bias" in parts]
     if any(name not in stored and not is_head(adapter, name) for name in names):
         return True
-    if any(is_vocabulary(name) for name in names) and may_be_tied(sketch):
+    embedding = any({"embedding_A", "tokens"} & parts.keys() for parts in tensors.modules.values())
+    if may_be_tied(sketch) and (embedding or any(is_vocabulary(sketch, name) for name in names)):
         return True
     return _has_square(sketch, linear) and _has_conv1d(sketch)
 

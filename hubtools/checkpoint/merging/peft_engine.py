@@ -210,9 +210,9 @@ def _follow_tie(draft: Sketch, saved: dict[str, Stored], config: dict[str, Any])
     if untied and any(said.values()):
         draft.edits.update(dict.fromkeys(said, False))
     for name, copy in draft.drafts.items():
-        if name in saved or not is_vocabulary(name):
+        if name in saved or not is_vocabulary(draft, name):
             continue
         for other in draft.drafts.values():
-            if other.replaced and is_vocabulary(other.name) and other.base and copy.base:
+            if other.replaced and other.base and copy.base and is_vocabulary(draft, other.name):
                 if other.base.entry.shape == copy.base.entry.shape:
                     copy.start_from(other.source, kind_of(name))

@@ -54,6 +54,12 @@ class Places:
         """What transformers calls the tensor of this name in memory."""
         return self._names.asked.get(name, name) if self._names else name
 
+    def is_conv1d(self, draft: Draft) -> bool:
+        """Whether a matrix is stored as [in, out]: its bias is as long as it is wide."""
+        bias = self._drafts.get(f"{draft.name.removesuffix('.weight')}.bias")
+        told = bias is not None and bias.shape == draft.shape[1:]
+        return told or self.class_of(draft.name) == "Conv1D"
+
     def class_of(self, stored: str) -> str:
         """The class of the module that owns a stored tensor; empty when it is not known."""
         if self._names is None:

@@ -114,7 +114,7 @@ def plan_merge(
     if names is not None:
         declare_ties(draft, names)
     for adapter, found in zip(adapters, tensors, strict=True):
-        require_stated(adapter, found, draft.drafts.keys())
+        require_stated(adapter, found, draft)
         missing = apply_adapter(draft, adapter, found, names)
         if missing:
             total = len(found.modules) + len(found.whole)
@@ -122,6 +122,7 @@ def plan_merge(
     settle_ties(draft, keep=options.keep_tied)
     follow_rows(draft, adapters[0].weights)
     change_dtype(draft, options)
+    _require_narrow(draft)
     layout = lay_out(draft)
     return MergePlan(
         adapters=tuple(adapters),
@@ -196,6 +197,15 @@ def _kind(draft: Sketch) -> str:
     return (
         str(named[0]) if isinstance(named, list) and named else str(draft.config.get("model_type"))
     )
+
+
+def _require_narrow(draft: Sketch) -> None:
+    """Changes are computed in float32, which would cut off more than half of a float64."""
+    for tensor in draft.drafts.values():
+        if tensor.ops and tensor.dtype == "F64":
+            why = f"{tensor.name} is stored as F64, and the merge computes in float32"
+            fix = "run the same command with --dtype float32"
+            raise refuse("HT115", why, tensor.source.path, fix)
 
 
 def change_dtype(draft: Sketch, options: MergeOptions) -> None:

@@ -12,6 +12,7 @@ from hubtools.checkpoint.merging.refusals import refuse
 
 # PEFT replicates the list it finds at model.layers, model by model.
 _LAYER = re.compile(r"(?P<list>model\.layers)\.(?P<index>\d+)\.(?P<rest>.+)")
+_MOST = 10_000
 _PER_LAYER = ("layer_types", "mlp_layer_types", "no_rope_layers")
 
 
@@ -33,8 +34,8 @@ def replicate_layers(sketch: Sketch, adapter: Adapter) -> None:
     if not order or layers.keys() != set(range(len(layers))) or count != len(layers):
         raise refuse(
             "HT141",
-            f"layer_replication {stated!r} cannot be followed: the base has {len(layers)} layers"
-            " at model.layers",
+            f"layer_replication {str(stated)[:80]} cannot be followed: the base has"
+            f" {len(layers)} layers at model.layers",
             adapter.config.path,
             "name the base the adapter was trained on: --base DIR",
         )
@@ -54,6 +55,8 @@ def _order(stated: Any, count: int) -> list[int]:
         if not 0 <= span[0] <= span[1] <= count:
             return []
         order += range(*span)
+        if len(order) > _MOST:
+            return []
     return order
 
 

@@ -5,42 +5,52 @@ A part that was trained and then lost on the way is the quietest failure a merge
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from hubtools.checkpoint.adapter import Adapter
-from hubtools.checkpoint.merging.drafts import module_of
+from hubtools.checkpoint.merging.drafts import Sketch, module_of
 from hubtools.checkpoint.merging.refusals import incomplete, refuse
 from hubtools.checkpoint.merging.tensors import AdapterTensors, Part
-from hubtools.checkpoint.merging.vocabulary import is_vocabulary
+from hubtools.checkpoint.merging.vocabulary import is_vocabulary, may_be_tied, named_vocabulary
+from hubtools.checkpoint.targets import ALL_LINEAR, announces
+
+_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-def require_stated(adapter: Adapter, tensors: AdapterTensors, stored: Collection[str]) -> None:
-    """Compare an adapter's configuration with its tensors.
+def require_stated(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) -> None:
+    """Compare an adapter's configuration with its tensors; note layers that have no factors.
 
     Args:
         adapter: the adapter.
         tensors: those of the adapter.
-        stored: names of the base's tensors.
+        sketch: of the result, its ties known.
 
     Raises:
-        CheckError: HT111 a magnitude or bias that is not announced, HT114 something that is
-            announced and not there.
+        CheckError: HT110 a pattern that cannot be used, HT111 factors, a magnitude or a bias that
+            are not announced, HT114 something that is announced and not there.
     """
     fields = adapter.config.fields
     _require_parts(adapter, tensors)
-    modules = {module_of(name) for name in stored}
+    _require_announced(adapter, tensors, sketch)
+    modules = {module_of(name) for name in sketch.drafts}
     saved = {module_of(name) for name in tensors.whole}
     for key in _names(fields, "modules_to_save"):
         # PEFT lists heads of every kind for a classifier; those of other models match nothing.
-        expected = is_vocabulary(f"{key}.weight") or _within(key, modules)
+        expected = named_vocabulary(f"{key}.weight") or _within(key, modules)
         if expected and not _within(key, saved):
             raise _lost(adapter, f"modules_to_save names {key}")
+    matrices = _matrices(sketch)
     for key in _names(fields, "target_modules"):
-        excluded = fields.get("exclude_modules") or fields.get("layers_to_transform")
-        found = _within(key, [*tensors.modules, *saved])
-        if is_vocabulary(f"{key}.weight") and not excluded and not found:
+        # A tied output matrix is not stored, and may be a target all the same.
+        tied = named_vocabulary(f"{key}.weight") and may_be_tied(sketch)
+        places = [m for m in (*matrices, *([key] if tied else [])) if f".{m}".endswith(f".{key}")]
+        expected = any(announces(adapter.config, module) for module in places)
+        if expected and not _within(key, [*tensors.modules, *saved]):
             raise _lost(adapter, f"target_modules names {key}")
+    _note_layers(adapter, tensors, sketch, matrices)
     rows = fields.get("trainable_token_indices")
     if rows and not any("tokens" in parts for parts in tensors.modules.values()):
         raise _lost(adapter, "trainable_token_indices names token rows")
@@ -61,6 +71,70 @@ def _require_parts(adapter: Adapter, tensors: AdapterTensors) -> None:
                 )
             if announced and "A" in parts and part not in parts:
                 raise incomplete(adapter.weights, f"{module} has no {part}, despite {option}")
+
+
+def _require_announced(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) -> None:
+    """Refuse factors that PEFT would leave out: no forward pass of this adapter had them."""
+    config = adapter.config
+    strange = [
+        module
+        for module, parts in tensors.modules.items()
+        if {"A", "embedding_A"} & parts.keys() and not _announced(adapter, module, parts, sketch)
+    ]
+    if strange:
+        shown = ", ".join(strange[:3])
+        more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
+        raise refuse(
+            "HT111",
+            f"{len(strange)} modules have factors and are not among those that adapter_config.json"
+            " announces, so PEFT leaves them out",
+            config.path,
+            "correct adapter_config.json (target_modules, exclude_modules, layers_to_transform,"
+            " modules_to_save), or save the adapter again from the training run",
+            f"not announced: {shown}{more}",
+        )
+
+
+def _announced(adapter: Adapter, module: str, parts: Mapping[Part, Any], sketch: Sketch) -> bool:
+    fields, weight = adapter.config.fields, f"{module}.weight"
+    vocabulary = is_vocabulary(sketch, weight) or weight in sketch.tied
+    if fields.get("ensure_weight_tying") and vocabulary:
+        return True  # PEFT adapts both when one is announced
+    if str(fields.get("target_modules")).lower() == ALL_LINEAR:
+        if "embedding_A" in parts or named_vocabulary(weight):
+            return False
+    return announces(adapter.config, module)
+
+
+def _matrices(sketch: Sketch) -> list[str]:
+    """Modules of the base that own a matrix, and are the same in memory: experts are stacked."""
+    return [
+        module_of(name)
+        for name, draft in sketch.drafts.items()
+        if name.endswith(".weight") and len(draft.shape) > 1 and ".experts." not in name
+    ]
+
+
+def _note_layers(
+    adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, matrices: list[str]
+) -> None:
+    """Say when some layers lack the factors that the same module of other layers has."""
+    with_factors = {
+        m for m, parts in tensors.modules.items() if {"A", "embedding_A"} & parts.keys()
+    }
+    kinds = {_NUMBER.sub("*", module) for module in with_factors}
+    expected = [
+        module
+        for module in matrices
+        if _NUMBER.sub("*", module) in kinds and announces(adapter.config, module)
+    ]
+    total = Counter(_NUMBER.sub("*", module) for module in expected)
+    found = Counter(_NUMBER.sub("*", module) for module in expected if module in with_factors)
+    for kind, count in total.items():
+        if 0 < found[kind] < count:
+            sketch.note(
+                f"{found[kind]} of {count} {kind} have factors; the others stay as they are"
+            )
 
 
 def _names(fields: Mapping[str, Any], option: str) -> list[str]:

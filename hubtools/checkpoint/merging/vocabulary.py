@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from hubtools.checkpoint.merging.config_edits import everywhere
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, module_of
 from hubtools.checkpoint.merging.refusals import refuse
 
-# Last part of the module's name. Only hints which tensors to look at: what is tied to what comes
-# from transformers, sizes from the files.
+# Last part of the module's name: a hint for what is not stored, or has no number of rows to go by.
 _MODULES = frozenset({
     "embed_tokens", "wte", "word_embeddings", "tok_embeddings", "embed_in", "shared",
     "lm_head", "embed_out", "output",
 })  # fmt: skip
 
 
-def is_vocabulary(name: str) -> bool:
+def named_vocabulary(name: str) -> bool:
     """Whether a parameter looks like an input or output embedding by its name."""
     return module_of(name).rpartition(".")[2] in _MODULES
+
+
+def is_vocabulary(sketch: Sketch, name: str) -> bool:
+    """Whether a parameter looks like an embedding by its name, or has a row per token.
+
+    Only a hint which tensors to look at: what is tied to what comes from transformers.
+    """
+    if named_vocabulary(name):
+        return True
+    draft = sketch.drafts.get(name)
+    # What lies inside a numbered layer is no vocabulary, however many rows it has.
+    if draft is None or any(word.isdigit() for word in module_of(name).split(".")[:-1]):
+        return False
+    stored = draft.base or draft.source
+    return bool(stored.entry.shape) and stored.entry.shape[0] in _row_counts(sketch)
+
+
+def _row_counts(sketch: Sketch) -> set[Any]:
+    """How many tokens there are, by config.json and by matrices that are embeddings by name."""
+    said = {
+        value
+        for key in ("vocab_size", "n_words")
+        for value in everywhere(sketch.config, key).values()
+    }
+    named = {
+        draft.base.entry.shape[0]
+        for name, draft in sketch.drafts.items()
+        if draft.base is not None and draft.base.entry.shape and named_vocabulary(name)
+    }
+    return {count for count in said | named if type(count) is int and count > 1}
 
 
 def may_be_tied(sketch: Sketch) -> bool:
@@ -45,7 +75,7 @@ def follow_rows(sketch: Sketch, adapter: Path) -> None:
         if name not in resized
         and draft.shape  # a scalar has no rows
         and draft.shape[0] in old
-        and (name in biases or (len(draft.shape) == 2 and is_vocabulary(name)))
+        and (name in biases or (len(draft.shape) == 2 and is_vocabulary(sketch, name)))
     ]
     if len(rows) > 1 or left:
         raise _uneven(resized | {draft.name: draft for draft in left}, adapter)
