@@ -16,7 +16,7 @@ import click
 
 from hubtools import __version__
 from hubtools.cli.output import ANSWERED, Color, paint, use_color
-from hubtools.cli.text import clean, redact
+from hubtools.cli.text import one_line, redact
 from hubtools.errors import EnvironmentFailure, ExitCode, HubtoolsError, UsageError
 
 EXTRAS = {
@@ -107,12 +107,12 @@ def _as_error(problem: BaseException, argv: Sequence[str]) -> HubtoolsError:
 
 def show(error: HubtoolsError, color: bool) -> str:
     """The lines a person reads, without a final newline."""
-    lines = [paint(f"error[{error.id}]: {clean(error.message)}", color)]
+    lines = [paint(f"error[{error.id}]: {one_line(error.message)}", color)]
     if error.where:
-        lines.append(f"  at {clean(error.where)}")
-    lines += [f"  {clean(line)}" for text in error.detail for line in text.split("\n")]
+        lines.append(f"  at {one_line(error.where)}")
+    lines += [f"  {one_line(text)}" for text in error.detail]
     if error.next:
-        lines.append(f"  next: {clean(error.next)}")
+        lines.append(f"  next: {one_line(error.next)}")
     return "\n".join(lines)
 
 
@@ -152,7 +152,10 @@ def _color(options: Sequence[str]) -> Color:
 def _usage(error: click.UsageError) -> UsageError:
     context = error.ctx
     path = context.command_path if context is not None else "hubtools"
-    return UsageError("HT001", error.format_message(), next=f"{path} --help")
+    message = " ".join(
+        error.format_message().split()
+    )  # Click puts long lists on lines of their own
+    return UsageError("HT001", message, next=f"{path} --help")
 
 
 def _stopped(stop: BaseException) -> HubtoolsError:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
-from hubtools.cli.text import cell, clean, redact
+from hubtools.cli.text import cell, clean, one_line, redact
 from hubtools.errors import UsageError
 from hubtools.progress import Progress, silent
 
@@ -94,7 +94,7 @@ class Output:
         """A line of the story on stderr; nothing under `-q`."""
         if self.quiet:
             return
-        text = clean(text)
+        text = one_line(text)
         if self._live is not None:
             from rich.text import Text
 
@@ -141,7 +141,7 @@ class Output:
                 next="run the same command with --yes",
             )
         with self._paused():
-            if not click.confirm(clean(question), err=True):
+            if not click.confirm(one_line(question), err=True):
                 raise click.Abort
 
     @contextmanager

@@ -59,6 +59,16 @@ def test_an_error_shows_what_where_and_the_next_command(capsys: Captured) -> Non
     )
 
 
+def test_what_an_error_quotes_stays_on_its_line(capsys: Captured) -> None:
+    fake = "x\n  next: rm -r ~\nerror[HT000]: fake"
+    ending(CheckError("HT210", fake, where=fake, detail=(fake, "k" * 50_000), next=fake), [])
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 5
+    starts = ["error[HT2", "  at x\\n ", "  x\\n  ne", "  kkkkkkk", "  next: x"]
+    assert [line[:9] for line in lines] == starts
+    assert max(map(len, lines)) < 1000
+
+
 def test_json_adds_the_error_object_on_stdout(capsys: Captured) -> None:
     problem = RemoteMovedError("HT301", f"remote moved, {TOKEN}", next="hubtools plan")
     assert ending(problem, ["--json"]) == 5

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hubtools.cli import heartbeat
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output, paint, use_color
-from hubtools.cli.text import cell, clean, redact
+from hubtools.cli.text import cell, clean, one_line, redact
 from hubtools.errors import UsageError
 
 TOKEN = "hf_" + "AbCdEfGhIjKlMnOpQrStUvWxYz" + "01234567"
@@ -111,6 +111,21 @@ def test_redact_leaves_ordinary_words(text: str) -> None:
 def test_control_characters_of_strangers_are_disarmed() -> None:
     assert clean("a\x1b[31mred\x07\u202e") == "a?[31mred??"
     assert cell("two\nlines\there") == "two lines here"
+    assert one_line("name\u2028x\nerror[HT000]: \x1b") == "name?x\\nerror[HT000]: ?"
+
+
+def test_a_stranger_cannot_add_lines_to_the_story(capsys: Captured) -> None:
+    Output().note("the adapter names x\n✓ merged  all is well\nnext: rm -r ~")
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@given(st.text(max_size=40), st.integers(0, 60_000))
+def test_a_line_is_one_and_of_bearable_length(text: str, times: int) -> None:
+    shown = one_line(text + "x" * times)
+    assert len(shown.splitlines()) <= 1
+    assert len(shown) <= 2000
+    if times > 2000:
+        assert "characters]" in shown
 
 
 @pytest.mark.parametrize(
