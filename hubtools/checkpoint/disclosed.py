@@ -21,6 +21,7 @@ from hubtools.errors import CheckError, Finding
 
 ARGUMENTS = "training_args.bin"
 TEXT_LIMIT = 8 << 20
+OTHER_LIMIT = 256 << 10
 Scan = Callable[[str, str], list[Finding]]
 """(name, text) → findings of secrets, without the secrets themselves."""
 
@@ -32,6 +33,13 @@ _TEXT = (
 _WORDS = ("tokenizer.json", "vocab.*", "merges.txt", "added_tokens.json", "*.index.json")
 # Other people's addresses belong in these.
 _SIGNED = ("LICEN[SC]E*", "NOTICE*", "COPYING*", "USE_POLICY*", "*.py")
+_BINARY = (
+    "*.safetensors", "*.gguf", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.distcp", "*.onnx",
+    "*.h5", "*.msgpack", "*.npy", "*.npz", "*.parquet", "*.arrow", "*.model", "*.zip", "*.gz",
+    "*.tar", "*.zst", "*.png", "*.jpg", "*.jpeg", "*.gif", "*.webp", "*.mp4", "*.wav", "*.pdf",
+    "*.pyc", "*.so", ".metadata", "events.out.tfevents*",
+)  # fmt: skip
+_UNSENT = (".git", ".cache", ".hubtools", "__pycache__")  # never uploaded, or ours
 _REWRITTEN = ("adapter_config.json:/base_model_name_or_path", "config.json:/_name_or_path")
 _GENERIC_HOSTS = frozenset({"localhost", "ubuntu", "debian", "fedora", "host", "node", "server"})
 
@@ -39,6 +47,14 @@ _GENERIC_HOSTS = frozenset({"localhost", "ubuntu", "debian", "fedora", "host", "
 def is_text(name: str) -> bool:
     """Whether a file of this name is read for what it gives away."""
     return _named(name, _TEXT) and not _named(name, _WORDS)
+
+
+def may_hold_secrets(name: str, size: int) -> bool:
+    """Whether a file that is no part of a checkpoint is searched for secrets: notes, `.env`."""
+    parts = name.split("/")
+    small = 0 < size <= (TEXT_LIMIT if is_text(name) else OTHER_LIMIT)
+    near = len(parts) < 4 and not any(part in _UNSENT for part in parts[:-1])
+    return small and near and not _named(name, (*_BINARY, *_WORDS))
 
 
 def text_leaks(
@@ -136,11 +152,22 @@ def find_leaks(
         elif near and (published or last == STATE) and is_text(last) and size <= TEXT_LIMIT:
             data = (root / name).read_bytes()
             leaks += text_leaks(name, data, published=published, scan=scan)
+        elif scan is not None and may_hold_secrets(name, size):
+            leaks += _secrets(root / name, name, scan, published=public)
     for name, header in found.stored.headers.items():
         leaks += metadata_leaks(name, header.metadata, scan=scan)
     for info in found.stored.ggufs:
         leaks += metadata_leaks(info.path.name, info.texts, scan=scan)
     return leaks, unread
+
+
+def _secrets(path: Path, name: str, scan: Scan, *, published: bool) -> Iterator[Leak]:
+    """Secrets alone: what is no part of the checkpoint goes along when a folder is uploaded."""
+    data = path.read_bytes()
+    if b"\0" in data:
+        return
+    for finding in scan(name, data.decode("utf-8", errors="replace")):
+        yield _secret(finding, name, finding.where.rpartition(":")[2], published)
 
 
 def _beside(found: Found) -> list[str]:
@@ -152,12 +179,23 @@ def _beside(found: Found) -> list[str]:
     return [path.relative_to(found.root).as_posix() for path in near]
 
 
-def leak_finding(leak: Leak, *, root: Path | None = None) -> Finding:
-    """HT175 for a file that is published, HT176 for one that stays at home."""
+def leak_finding(leak: Leak, *, root: Path | None = None, public: bool = False) -> Finding:
+    """HT175 for a file that is published, HT176 for one that stays at home.
+
+    Args:
+        leak: what was found.
+        root: directory for `where`.
+        public: whether the file is on the Hub already, where a secret is an error.
+    """
     place = f"{root}/{leak.where}" if root is not None else leak.where
     if leak.kind == "secret":
         message = f"{leak.value} in {leak.file}"
         fix = f"revoke the secret, then remove it from {leak.file}"
+        if public:
+            return Finding("HT175", "error", f"{message}, on the Hub", where=place, next=fix)
+        if not leak.published:
+            message += " (hubtools does not publish it, but an upload of this folder would)"
+            return Finding("HT176", "warning", message, where=place, next=fix)
     elif leak.where in _REWRITTEN:
         message = f"{leak.kind} {_short(leak.value)} as base in {leak.file}"
         fix = f"write the base's Hub id into {leak.file} (hubtools release does)"

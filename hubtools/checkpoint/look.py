@@ -10,7 +10,7 @@ from pathlib import Path
 from hubtools.checkpoint.carry import belongs
 from hubtools.checkpoint.contents import custom_code, foreign_files
 from hubtools.checkpoint.describe import Description
-from hubtools.checkpoint.disclosed import Scan, find_leaks
+from hubtools.checkpoint.disclosed import Scan, find_leaks, leak_finding
 from hubtools.checkpoint.evidence import decide, named_base
 from hubtools.checkpoint.faults import faults
 from hubtools.checkpoint.found import Found, find
@@ -52,6 +52,9 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
     code = custom_code(files, found.configs)
     leaks, unread = find_leaks(found, kind, scan=scan, public=public)
     findings = [*found.problems, *unread, *faults(found, code, steps)]
+    if public:
+        secrets = [leak for leak in leaks if leak.kind == "secret"]
+        findings += [leak_finding(leak, root=found.root, public=True) for leak in secrets]
     return Description(
         path=found.root,
         kind=kind,
@@ -74,8 +77,8 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
         bytes=sum(files.values()),
         foreign=foreign_files(files, kind, _own(found), [one.name for one in found.inside]),
         code=tuple(code),
-        tokenizer=tuple(name for name in _VOCABULARIES if (found.home / name).is_file()),
-        chat_template=_has_template(found.home),
+        tokenizer=_tokenizer(found, kind),
+        chat_template=_has_template(found, kind),
         generation_config=(found.home / "generation_config.json").is_file(),
         inside=found.inside,
         leaks=tuple(leaks),
@@ -124,7 +127,17 @@ def _parameters(found: Found, how: Quantisation | None) -> int | None:
     return counts[0] if len(set(counts)) == 1 else None  # one model in several quantisations
 
 
-def _has_template(folder: Path) -> bool:
+def _tokenizer(found: Found, kind: str) -> tuple[str, ...]:
+    if kind == "gguf":  # it brings its own, whatever lies beside it
+        inside = any("tokenizer.ggml.model" in info.texts for info in found.stored.ggufs)
+        return ("tokenizer.ggml (in the GGUF)",) if inside else ()
+    return tuple(name for name in _VOCABULARIES if (found.home / name).is_file())
+
+
+def _has_template(found: Found, kind: str) -> bool:
+    if kind == "gguf":
+        return any("tokenizer.chat_template" in info.texts for info in found.stored.ggufs)
+    folder = found.home
     if any((folder / f"chat_template.{end}").is_file() for end in ("jinja", "json")):
         return True
     try:

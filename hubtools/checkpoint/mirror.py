@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
-from hubtools.checkpoint.disclosed import ARGUMENTS, is_text
+from hubtools.checkpoint.disclosed import ARGUMENTS, is_text, may_hold_secrets
 from hubtools.checkpoint.gguf import HEADER_LIMIT as GGUF_LIMIT
 from hubtools.checkpoint.gguf import header_of
 from hubtools.checkpoint.headers import HEADER_LIMIT
@@ -69,6 +69,7 @@ def _known_part(name: str, size: int, read: Read) -> bytes:
         return _gguf(name, size, read)
     limit = _INDEX if last.endswith(".index.json") else _TEXT
     wanted = is_text(last) or last.endswith(".index.json") or last in (ARGUMENTS, "latest")
+    wanted = wanted or may_hold_secrets(name, size)
     return read(name, 0, size) if wanted and 0 < size <= limit else b""
 
 

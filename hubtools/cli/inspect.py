@@ -145,14 +145,15 @@ def _answer(
     output.result(SCHEMA, {**data, "base_check": check and check.to_json()})
     if output.quiet:
         output.line(description.kind)
-    _fail_if(description, check)
+    _fail_if(place, description, check)
 
 
-def _fail_if(description: Description, check: BaseCheck | None) -> None:
+def _fail_if(place: str, description: Description, check: BaseCheck | None) -> None:
     """End with exit code 3 after the answer.
 
     Raises:
-        CheckError: the first damage; HT181 when the directory is not that base.
+        CheckError: the first damage; HT101 when there is no checkpoint; HT181 when the directory is
+            not that base.
     """
     errors = [finding for finding in description.findings if finding.level == "error"]
     if errors:
@@ -163,6 +164,17 @@ def _fail_if(description: Description, check: BaseCheck | None) -> None:
             where=first.where,
             detail=[f"{finding.message} ({finding.where})" for finding in errors[1:]],
             next=first.next,
+        )
+    if description.kind == "unknown":
+        raise CheckError(
+            "HT101",
+            "there is no checkpoint here",
+            where=place,
+            detail=(
+                "Looked for config.json with weights, adapter_config.json, GGUF and the shards of"
+                " a trainer, here and in the folders below.",
+            ),
+            next=f"hubtools inspect {place} --json  # what is there; then name another place",
         )
     if check is not None and check.verdict in ("differs", "weights equal"):
         raise CheckError(

@@ -36,37 +36,39 @@ def print_description(
         reader: what was read of a repo.
     """
     rows = [("is", description.words()), *_rows(description, check)]
+    rows += _foreign(description, on_hub=reader is not None)
     if reader is not None:
         rows.append(("read", f"{size_words(reader.received)} in {reader.requests} parts"))
     output.table(["what", place], rows)
     for finding in description.findings:
         if finding.level != "error":  # the error that follows tells them all
             _print(output, finding)
-    for leak in description.leaks[:_LEAKS]:
+    # Of a repo, secrets are errors, which are told last.
+    leaks = [leak for leak in description.leaks if reader is None or leak.kind != "secret"]
+    leaks.sort(key=lambda leak: leak.kind != "secret")
+    for leak in leaks[:_LEAKS]:
         _print(output, leak_finding(leak))
-    if len(description.leaks) > _LEAKS:
-        output.note(
-            f"! and {len(description.leaks) - _LEAKS} more like these (--json has them all)"
-        )
+    if len(leaks) > _LEAKS:
+        output.note(f"! and {len(leaks) - _LEAKS} more like these (--json has them all)")
 
 
 def _rows(seen: Description, check: BaseCheck | None) -> Iterator[tuple[str, str]]:
     yield "evidence", seen.evidence
     yield from _given("architecture", seen.architecture)
     for info in seen.ggufs:
-        told = [info.name, info.architecture, info.quantisation, f"{info.tensors} tensors"]
+        told = [info.name, info.architecture, info.quantisation, _count(info.tensors, "tensor")]
         yield info.path.name, ", ".join(word for word in told if word)
     yield from _given("base", _base(seen, check))
     for step in seen.steps:
         yield "step", f"{step.value} ({step.source}{'; a name is a claim' if step.claim else ''})"
     for dtype, (tensors, elements) in seen.dtypes.items():
-        yield "dtype", f"{dtype}: {tensors} tensors, {elements:,} elements"
+        yield "dtype", f"{dtype}: {_count(tensors, 'tensor')}, {elements:,} elements"
     if seen.parameters is not None:
         yield "parameters", f"{seen.parameters:,}"
     count = len(seen.weights)
     if count:
         size = size_words(sum(seen.weights.values()))
-        yield "weights", f"{count} file{'s' * (count != 1)}, {size}: {_some(list(seen.weights))}"
+        yield "weights", f"{_count(count, 'file')}, {size}: {_some(list(seen.weights))}"
     yield from _given("missing", _some(list(seen.missing)))
     if seen.shards is not None and seen.kind != seen.shards.kind:
         yield "also", f"shards of a trainer ({seen.shards.kind})"
@@ -77,11 +79,23 @@ def _rows(seen: Description, check: BaseCheck | None) -> Iterator[tuple[str, str
     if seen.weights:
         template = "with" if seen.chat_template else "no"
         yield "tokenizer", f"{_some(list(seen.tokenizer)) or 'none'}, {template} chat template"
-        yield "generation", "generation_config.json" if seen.generation_config else "not configured"
+        if seen.kind != "gguf":
+            generation = "generation_config.json" if seen.generation_config else "not configured"
+            yield "generation", generation
     yield from _given("code", _some(list(seen.code)))
+
+
+def _foreign(seen: Description, *, on_hub: bool) -> Iterator[tuple[str, str]]:
+    """What does not belong to the checkpoint; on the Hub it is published all the same."""
     for foreign in seen.foreign:
-        files = f"{foreign.files} file{'s' * (foreign.files != 1)}, {size_words(foreign.bytes)}"
-        yield "not published", f"{foreign.what}: {files}, {foreign.example}"
+        what = f"{foreign.what}: " if foreign.what != "other" else ""
+        example = foreign.example if foreign.files == 1 else f"for example {foreign.example}"
+        told = f"{what}{_count(foreign.files, 'file')}, {size_words(foreign.bytes)}, {example}"
+        yield "no part of it" if on_hub else "not published", told
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 def _base(seen: Description, check: BaseCheck | None) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from hubtools.checkpoint import gguf
 from hubtools.checkpoint.gguf import header_of, read_gguf
+from hubtools.checkpoint.look import look
 from hubtools.errors import CheckError
 
 
@@ -23,6 +24,8 @@ def written(tmp_path: Path) -> Path:
     writer.add_name("Tiny")
     writer.add_file_type(reference.LlamaFileType.MOSTLY_Q8_0)
     writer.add_block_count(1)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_chat_template("{{ messages }}")
     writer.add_token_list([f"token{i}" for i in range(300)])
     writer.add_token_scores([0.5] * 300)
     writer.add_string("quantize.imatrix.file", "/home/ann/imatrix.dat")
@@ -43,6 +46,11 @@ def test_what_the_reference_writer_wrote(written: Path) -> None:
     assert (info.tensors, info.parameters) == (2, 64 * 32 + 32)
     assert info.dtypes == {"Q8_0": (1, 2048), "F32": (1, 32)}
     assert info.texts["quantize.imatrix.file"] == "/home/ann/imatrix.dat"
+
+
+def test_tokenizer_and_template_inside_the_file_are_told(written: Path) -> None:
+    seen = look(written)
+    assert (seen.tokenizer, seen.chat_template) == (("tokenizer.ggml (in the GGUF)",), True)
 
 
 def test_the_tables_are_those_of_the_reference() -> None:

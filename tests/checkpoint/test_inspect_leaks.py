@@ -203,3 +203,26 @@ def test_a_pickle_that_cannot_be_read_is_a_warning(broken: tuple[Path, Path]) ->
     description = look(adapter)
     assert ("HT180", "warning") in {(f.id, f.level) for f in description.findings}
     assert not description.broken
+
+
+@pytest.mark.parametrize("name", [".env", "NOTES.md", "run.sh", "notes", "conf/train.yaml"])
+def test_secrets_in_files_of_no_checkpoint_are_found(broken: tuple[Path, Path], name: str) -> None:
+    base, _ = broken
+    file = base / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"# by /home/ann\nTOKEN={TOKEN}\n")
+    (leak,) = (leak for leak in look(base, scan=scan_text).leaks if leak.file == name)
+    assert (leak.kind, leak.where, leak.published) == ("secret", f"{name}:2", False)
+    finding = leak_finding(leak)
+    assert (finding.id, finding.level) == ("HT176", "warning")
+    assert TOKEN not in repr(finding)
+    seen = look(base, scan=scan_text, public=True)
+    (error,) = (finding for finding in seen.findings if name in finding.message)
+    assert (error.id, error.level) == ("HT175", "error")
+
+
+@pytest.mark.parametrize("name", [".git/config", "image.png", "tokenizer.json", "data"])
+def test_what_no_upload_takes_or_is_no_text_is_not_searched(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_bytes(TOKEN.encode() + b"\0")
+    assert look(tmp_path, scan=scan_text).leaks == ()

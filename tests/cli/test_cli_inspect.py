@@ -256,3 +256,28 @@ def test_a_table_on_a_terminal(on_terminal: Any, models: Path) -> None:
     screen = on_terminal(code)
     assert screen.code == 0
     assert "whole model (a base or a fine-tune)" in screen.text
+
+
+def test_a_secret_in_a_repo_is_an_error_and_other_files_are_not_called_unpublished(
+    inspect: Run, hub: LocalHub, models: Path
+) -> None:
+    token = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3h"
+    api = HfApi(endpoint=hub.url, token=hub.token)
+    api.create_repo("ann/told", exist_ok=True)
+    api.upload_folder(repo_id="ann/told", folder_path=models / "base")
+    api.upload_file(
+        path_or_fileobj=f"HF_TOKEN={token}".encode(), path_in_repo=".env", repo_id="ann/told"
+    )
+    done = inspect("ann/told")
+    assert done.returncode == 3
+    assert "error[HT175]" in done.stderr
+    assert "in .env, on the Hub" in done.stderr
+    assert token not in done.stdout + done.stderr
+    assert "no part of it" in done.stdout
+    assert "not published" not in done.stdout + done.stderr
+
+
+def test_a_place_without_a_checkpoint_says_so(inspect: Run, tmp_path: Path) -> None:
+    done = inspect(tmp_path)
+    assert done.returncode == 3
+    assert "error[HT101]: there is no checkpoint here" in done.stderr
