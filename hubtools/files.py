@@ -59,8 +59,16 @@ _REMEDIES = {
 }
 
 
-def disk_error(error: OSError, path: Path | str) -> EnvironmentFailure:
-    """Name the usual write failures; the rest keeps the system's own words."""
+def disk_error(
+    error: OSError, path: Path | str, *, kept: str = "Finished work is kept."
+) -> EnvironmentFailure:
+    """Name the usual write failures; the rest keeps the system's own words.
+
+    Args:
+        error: what the system said.
+        path: what was to be written.
+        kept: what became of the work so far.
+    """
     known = {
         errno.ENOSPC: "disk full",
         errno.EDQUOT: "disk quota spent",
@@ -73,7 +81,7 @@ def disk_error(error: OSError, path: Path | str) -> EnvironmentFailure:
         "HT901",
         f"cannot write: {what}",
         where=str(path),
-        detail=("Finished work is kept.",),
+        detail=(kept,),
         next=f"{_REMEDIES.get(error.errno or 0, 'choose another place')}, then run the same command"
         " again",
     )

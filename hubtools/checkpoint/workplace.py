@@ -8,6 +8,7 @@ on where it was.
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Collection, Iterator
@@ -55,12 +56,18 @@ class Workplace:
         """Make the place and keep others out of it.
 
         Raises:
+            UsageError: HT120 when `out` is there and nothing was made here; nothing is left behind.
             EnvironmentFailure: HT901 it cannot be made, HT903 in use.
+            UsageError: HT120 when `out` is there and no job of ours ever was.
         """
+        if os.path.lexists(self.out) and not self.folder.exists():
+            raise self._taken("it was made by something else", "")
+        if os.path.lexists(self.out) and not (self.out.exists() and self._record.is_file()):
+            raise self._occupied("it was made by something else", removable=False)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise disk_error(error, self.folder) from error
+            raise disk_error(error, self.folder, kept="Nothing was written.") from error
         with locked(self.folder / "lock", str(self.out)):
             yield
 
@@ -70,7 +77,7 @@ class Workplace:
         Raises:
             UsageError: HT120 when `out` holds something else.
         """
-        if not self.out.exists():
+        if not os.path.lexists(self.out):
             return None
         known, result = self._recorded()
         why = "it was made from other inputs, or by something else"
@@ -80,13 +87,15 @@ class Workplace:
             why = "its files were changed since they were written"
         # Only what a job of ours made may be named for removal: `out` can be one of the inputs.
         made = f"rm -r {shlex.quote(str(self.out))} (an earlier {self.what} made it), or "
-        raise UsageError(
+        raise self._taken(why, made if result else "")
+
+    def _taken(self, why: str, remove: str) -> UsageError:
+        return UsageError(
             "HT120",
             f"{self.out} is already there",
             where=str(self.out),
             detail=(why, "Nothing was changed."),
-            next=f"{made if result else ''}choose another place (-o), then run the same command"
-            " again",
+            next=f"{remove}choose another place (-o), then run the same command again",
         )
 
     def publish(self, job: str, result: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from hubtools.checkpoint.adapter import open_adapter
 from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.merging.plan import plan_merge
 from hubtools.digests import sha256_file
-from hubtools.errors import UsageError
+from hubtools.errors import EnvironmentFailure, UsageError
 
 
 def by_peft(base: Path, adapter: Path) -> dict[str, Any]:
@@ -187,6 +187,7 @@ def test_the_same_job_again_is_checked_and_used(made: Any, tmp_path: Path) -> No
     with pytest.raises(UsageError, match="HT120") as caught:
         merge(adapter, base, out, log=tmp_path / "log")
     assert "changed since" in caught.value.detail[0]
+    assert "rm " not in caught.value.next
 
 
 def test_another_job_does_not_touch_what_is_there(made: Any, tmp_path: Path) -> None:
@@ -195,8 +196,13 @@ def test_another_job_does_not_touch_what_is_there(made: Any, tmp_path: Path) -> 
     merge(adapter, base, out, log=tmp_path / "log")
     other = save_adapter(tmp_path / "other", base, ["q_proj"])
     digest = sha256_file(out / "model.safetensors")
-    with pytest.raises(UsageError, match="HT120"):
+    with pytest.raises(UsageError, match="HT120") as caught:
         merge(other, base, out, log=tmp_path / "log")
+    assert f"rm -r {out}" in caught.value.next
+    (out / "notes.txt").write_text("the user's own")
+    with pytest.raises(UsageError, match="HT120") as caught:
+        merge(other, base, out, log=tmp_path / "log")
+    assert "rm " not in caught.value.next
     assert sha256_file(out / "model.safetensors") == digest
     foreign = tmp_path / "foreign"
     foreign.mkdir()
@@ -239,3 +245,18 @@ def test_no_folder_that_a_merge_did_not_make_is_named_for_removal(
         with pytest.raises(UsageError, match="HT120") as caught:
             merge(adapter, base, place, log=tmp_path / "log")
         assert "rm " not in caught.value.next
+
+
+def test_a_place_that_is_refused_is_left_as_it_was(made: Any, tmp_path: Path) -> None:
+    base, adapter = made()
+    home = tmp_path / "home" / "inner"
+    home.mkdir(parents=True)
+    (home / "link").symlink_to("nowhere")
+    before = {file for file in tmp_path.rglob("*") if base not in file.parents}
+    for place in (base, home / "..", home / "link"):
+        with pytest.raises(UsageError, match="HT120"):
+            merge(adapter, base, place, log=tmp_path / "log")
+    with pytest.raises(EnvironmentFailure, match="HT901") as caught:
+        merge(adapter, base, home / ("x" * 250), log=tmp_path / "log")
+    assert caught.value.detail == ("Nothing was written.",)
+    assert {file for file in tmp_path.rglob("*") if base not in file.parents} == before
