@@ -170,6 +170,7 @@ class _Job:
     ) -> None:
         self._output, self._named, self._adapters = output, named, adapters
         self._base, self._out, self._options, self._engine = base, out, options, engine
+        self._narrow = True
         self._log = out.absolute().parent / f".{out.name}.merge" / "log"
 
     def merge(self) -> dict[str, Any]:
@@ -187,6 +188,7 @@ class _Job:
                 progress=progress,
             )
         mergeview.report(self._output, result)
+        self._narrow = not {"BF16", "F16"}.isdisjoint(result["report"]["dtypes"])
         return result
 
     def logits(self, scratch: Path) -> dict[str, Any]:
@@ -206,7 +208,7 @@ class _Job:
             )
         write_json(self._log.with_name("logits.json"), found)
         mergeview.logits(self._output, found)
-        require_equal(found, self._out, self._options.keep_tied)
+        require_equal(found, self._out, self._options.keep_tied, self._narrow)
         return found
 
     def talk(self) -> dict[str, Any]:

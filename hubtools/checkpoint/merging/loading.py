@@ -138,8 +138,7 @@ def with_adapters(model: Any, folders: Sequence[Path], places: Sequence[Path]) -
             raise _no_load(place, error) from error
         lost = [key for key in _lost(peft, loaded) if not is_training_state(key)]
         if lost:
-            what = f"{len(lost)} adapter tensors have no place, for example {lost[0]}"
-            raise _no_load(place, ValueError(what))
+            raise _left_aside(place, lost)
     return peft.eval()
 
 
@@ -175,6 +174,19 @@ def fit_vocabulary(model: Any, rows: int) -> None:
 
 def _heads(config: Mapping[str, Any]) -> bool:
     return isinstance(config.get("id2label"), Mapping)
+
+
+def _left_aside(path: Path, names: list[str]) -> CheckError:
+    return CheckError(
+        "HT130",
+        "PEFT loads this adapter only in part",
+        where=str(path),
+        detail=(
+            f"{len(names)} adapter tensors have no place, for example {names[0]}",
+            "PEFT leaves them aside in silence, so what it computes is not what was trained.",
+        ),
+        next="merge without --engine peft and without --check logits: both rely on PEFT",
+    )
 
 
 def _no_load(path: Path, error: Exception) -> CheckError:

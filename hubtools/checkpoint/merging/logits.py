@@ -120,8 +120,16 @@ def _renames(adapter: Adapter, base: Path, log: Path) -> dict[str, str]:
     return renames
 
 
-def require_equal(found: dict[str, Any], merged: Path, kept_tied: bool) -> None:
+def require_equal(
+    found: dict[str, Any], merged: Path, kept_tied: bool, narrow: bool = True
+) -> None:
     """Raise when the merged model answers differently.
+
+    Args:
+        found: by `check_logits`.
+        merged: directory of the result.
+        kept_tied: as in the merge.
+        narrow: the result stores weights in fewer bits than float32 has.
 
     Raises:
         CheckError: HT154, with the figures.
@@ -133,6 +141,9 @@ def require_equal(found: dict[str, Any], merged: Path, kept_tied: bool) -> None:
     if kept_tied:
         why = "--keep-tied gives both embeddings what was trained for one"
         fix = "merge again without --keep-tied"
+    elif lost and not narrow:
+        why = "most of what the adapter does as PEFT loads it is not in the merged model"
+        fix = "pip show peft transformers  # then compare with the versions that trained it"
     elif lost:
         why = "most of what the adapter does is below the rounding of the stored dtype"
         fix = "merge again with --dtype float32"

@@ -150,6 +150,10 @@ def test_a_loss_names_float32_as_the_fix(tmp_path: Path) -> None:
     with pytest.raises(CheckError, match="HT154") as caught:
         require_equal(found, tmp_path, kept_tied=False)
     assert "--dtype float32" in caught.value.next
+    with pytest.raises(CheckError, match="HT154") as wide:
+        require_equal(found, tmp_path, kept_tied=False, narrow=False)
+    assert "float32" not in wide.value.next
+    assert "not in the merged model" in wide.value.detail[1]
     with pytest.raises(CheckError) as other:
         require_equal({**found, "max_difference": 0.2}, tmp_path, kept_tied=False)
     assert "float32" not in other.value.next
