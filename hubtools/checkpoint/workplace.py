@@ -58,10 +58,7 @@ class Workplace:
         Raises:
             UsageError: HT120 when `out` is there and nothing was made here; nothing is left behind.
             EnvironmentFailure: HT901 it cannot be made, HT903 in use.
-            UsageError: HT120 when `out` is there and no job of ours ever was.
         """
-        if os.path.lexists(self.out) and not self.folder.exists():
-            raise self._taken("it was made by something else", "")
         if os.path.lexists(self.out) and not (self.out.exists() and self._record.is_file()):
             raise self._occupied("it was made by something else", removable=False)
         try:
@@ -80,22 +77,24 @@ class Workplace:
         if not os.path.lexists(self.out):
             return None
         known, result = self._recorded()
+        ours = bool(result) and _same_files(self.out, result["files"])
+        if ours and known == job:
+            return result
         why = "it was made from other inputs, or by something else"
         if known == job:
-            if _same_files(self.out, result["files"]):
-                return result
             why = "its files were changed since they were written"
-        # Only what a job of ours made may be named for removal: `out` can be one of the inputs.
-        made = f"rm -r {shlex.quote(str(self.out))} (an earlier {self.what} made it), or "
-        raise self._taken(why, made if result else "")
+        raise self._occupied(why, removable=ours)
 
-    def _taken(self, why: str, remove: str) -> UsageError:
+    def _occupied(self, why: str, *, removable: bool) -> UsageError:
+        """HT120; only what a job of ours made, all of it, may be named for removal."""
+        made = f"rm -r {shlex.quote(str(self.out))} (an earlier {self.what} made it), or "
         return UsageError(
             "HT120",
             f"{self.out} is already there",
             where=str(self.out),
             detail=(why, "Nothing was changed."),
-            next=f"{remove}choose another place (-o), then run the same command again",
+            next=f"{made if removable else ''}choose another place (-o), then run the same command"
+            " again",
         )
 
     def publish(self, job: str, result: dict[str, Any]) -> None:
