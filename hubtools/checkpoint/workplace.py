@@ -66,6 +66,8 @@ class Workplace:
         except OSError as error:
             raise disk_error(error, self.folder, kept="Nothing was written.") from error
         with locked(self.folder / "lock", str(self.out)):
+            for torn in self.folder.glob(".*.tmp"):  # of a run that was killed while it wrote
+                torn.unlink(missing_ok=True)
             yield
 
     def finished(self, job: str) -> dict[str, Any] | None:

@@ -66,6 +66,7 @@ def test_killed_anywhere(large: tuple[Path, Path], tmp_path: Path) -> None:
         if out.exists():
             assert merge(adapter, base, out, log=tmp_path / "log") == undisturbed
     assert seen > 0
+    (tmp_path / ".out.merge" / ".journal.json.1.tmp").write_text("torn")
     assert merge(adapter, base, out, log=tmp_path / "log") == undisturbed
     assert sorted(os.listdir(tmp_path / ".out.merge")) == ["job.json", "lock"]
 
