@@ -13,7 +13,7 @@ from hubtools.facts import FactSet
 
 Kind = Literal["full", "merged", "adapter"]
 ProvenanceStatus = Literal["logs", "reported", "none"]
-BaseFiles = Literal["", "hub", "local"]
+BaseFiles = Literal["", "hub", "cache", "local"]
 
 BASE_MEMBER = "base"
 """The member name under which facts about the base model are kept."""
@@ -162,8 +162,9 @@ class CardInput:
         prose: section name → Markdown written by hand (`summary`, `training`, `intended_use`,
             `limitations`, `notes`, `citation`); absent sections are left out or said to be absent.
         base_files: `hub`, the base's weight files are those of the Hub at its commit, fetched or
-            equal by digest; `local`, a copy of the author's was used and not compared; empty, none
-            were read.
+            equal by digest; `cache`, they are a snapshot of that commit from a Hub on the
+            author's own machine; `local`, a copy of the author's was used and not compared; empty,
+            none were read.
     """
 
     repo: str

@@ -33,6 +33,8 @@ from hubtools.sizes import size_words
 _BASE_FILES = {
     "": "declared by the author; its files were not read for this card",
     "local": "declared by the author; a local copy was used, not compared with the Hub",
+    "cache": "declared by the author; the snapshot of this commit in the Hugging Face cache was"
+    " used, with a Hub on the author's machine as its source: not compared with the public Hub",
     "hub": "weight files as on the Hub at this commit (fetched from there, or compared by digest)",
 }
 _ADAPTER_CONFIG = "adapter_config.json"

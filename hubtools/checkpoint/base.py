@@ -20,12 +20,13 @@ _PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktok
 _LEGAL = ["LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*"]
 
 
-def resolve_base(ref: str, revision: str | None = None) -> Path:
+def resolve_base(ref: str, revision: str | None = None, *, weights: bool = True) -> Path:
     """The directory of a base model.
 
     Args:
         ref: a directory, `owner/name`, or `owner/name@<40 hex digits>`.
         revision: commit of a Hub repo; needed there, because a branch moves.
+        weights: of a Hub repo, the weights too; else configuration, tokenizer and papers.
 
     Returns:
         the directory itself, or a snapshot in the Hugging Face cache (downloaded when needed).
@@ -53,7 +54,7 @@ def resolve_base(ref: str, revision: str | None = None) -> Path:
             detail=("A branch moves, and the merge would silently be another one.",),
             next=f"hf models info {repo} --expand sha  # then use {repo}@<that sha>",
         )
-    return _snapshot(repo, commit)
+    return _snapshot(repo, commit, _PATTERNS if weights else _PATTERNS[1:])
 
 
 def cached_base(repo: str, commit: str) -> Path | None:
@@ -75,7 +76,7 @@ def cached_base(repo: str, commit: str) -> Path | None:
     return Path(folder)
 
 
-def _snapshot(repo: str, commit: str) -> Path:
+def _snapshot(repo: str, commit: str, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -87,7 +88,7 @@ def _snapshot(repo: str, commit: str) -> Path:
 
     place = f"{repo}@{commit}"
     try:
-        return Path(snapshot_download(repo, revision=commit, allow_patterns=[*_PATTERNS, *_LEGAL]))
+        return Path(snapshot_download(repo, revision=commit, allow_patterns=[*patterns, *_LEGAL]))
     except GatedRepoError as error:
         raise AuthError(
             "HT125",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,11 +103,29 @@ def _adapted(model: Any, path: Path) -> Any:
         try:
             adapted = PeftModel.from_pretrained(model, str(path))
         except Exception as error:
+            _refuse_resized(model, path, str(error))
             raise _no_load(path, f"{type(error).__name__}: {error}") from error
     for warning in told:
         if "missing adapter keys" in str(warning.message):
             raise _no_load(path, str(warning.message))
     return adapted
+
+
+def _refuse_resized(model: Any, path: Path, error: str) -> None:
+    """HT136: whoever loads the card's code meets the same error, so no base is resized here."""
+    rows = model.get_input_embeddings().weight.shape[0]
+    shapes = r"size mismatch for (\S+):.*?\[(\d+)[^\]]*\]\)? from checkpoint.*?\[(\d+)"
+    for name, own, there in re.findall(shapes, error, re.DOTALL):
+        if int(there) == rows != int(own):
+            raise CheckError(
+                "HT136",
+                f"the vocabulary was resized in training: {name} of the adapter has {own} rows, the"
+                f" base has {there}, and PEFT does not put the one on the other",
+                where=str(path),
+                detail=("Nothing was published.",),
+                next='publish it merged, which resizes the base: kind = "merged" in the manifest'
+                " (with --from: --kind merged)",
+            )
 
 
 def _tokenizer(path: Path, base: Path | None) -> Any:

@@ -74,6 +74,11 @@ class Output:
         if context is not None:
             context.meta[ANSWERED] = True
 
+    @property
+    def on_terminal(self) -> bool:
+        """Whether a person reads the data as it comes."""
+        return sys.stdout.isatty()
+
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         """Rows on stdout: aligned on a terminal, tab-separated with a header line elsewhere."""
         if self.json or self.quiet:

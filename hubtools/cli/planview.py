@@ -22,8 +22,9 @@ def print_plan(output: Output, plan: Plan, *, story: bool) -> None:
     count = len(plan.targets)
     output.note(f"Family {plan.family} · {count} checkpoint{'s' * (count != 1)} · plan {plan.id}")
     output.note(f"Hub {plan.hub}" if plan.hub else "no Hub: local stages only")
-    rows = [_row(plan, target) for target in plan.targets]
-    base = [_base_row(plan)] if plan.cell("evaluate", "base") else []
+    narrow = story or output.on_terminal  # a program that reads the table gets whole cells
+    rows = [_row(plan, target, narrow) for target in plan.targets]
+    base = [_base_row(plan, narrow)] if plan.cell("evaluate", "base") else []
     if story:
         widths = [max(len(r[i]) for r in [COLUMNS, *base, *rows]) for i in range(len(COLUMNS))]
         for row in [COLUMNS, *base, *rows]:
@@ -46,19 +47,19 @@ def print_finding(output: Output, finding: Finding) -> None:
         output.note(f"  next: {finding.next}")
 
 
-def _row(plan: Plan, target: str) -> tuple[str, ...]:
+def _row(plan: Plan, target: str, narrow: bool) -> tuple[str, ...]:
     change = next(change for change in plan.repos if change.target == target)
-    stages = (_short(plan.cell(stage, target)) for stage in _STAGES)
+    stages = (_words(plan.cell(stage, target), narrow) for stage in _STAGES)
     return (target, *stages, change.card or "-", change.words())
 
 
-def _base_row(plan: Plan) -> tuple[str, ...]:
-    cells = (_short(plan.cell(stage, "base")) for stage in _STAGES)
+def _base_row(plan: Plan, narrow: bool) -> tuple[str, ...]:
+    cells = (_words(plan.cell(stage, "base"), narrow) for stage in _STAGES)
     return ("base", *cells, "-", "-")
 
 
-def _short(cell: Cell | None) -> str:
+def _words(cell: Cell | None, narrow: bool) -> str:
     if cell is None:
         return "-"
     words = cell.words()
-    return words if len(words) <= 26 else words[:25] + "…"
+    return words if len(words) <= 26 or not narrow else words[:25] + "…"

@@ -73,10 +73,9 @@ def command(
     """
     from hubtools.cli.planview import print_plan
     from hubtools.release.locate import locate
+    from hubtools.release.refuse import refuse
     from hubtools.release.run import read_remotes, run_release
 
-    if not (yes or dry_run or sys.stdin.isatty()):
-        output.confirm("Push to the Hub?", yes=False)  # fails now rather than after hours of work
     if inferred["source"] is not None:
         found, members = _from_directory(output, targets, **inferred)
     elif stray := [name for name, value in inferred.items() if value]:
@@ -100,6 +99,12 @@ def command(
             there = [m for m in found.members if release.remotes[m.repo].exists]
             release.targets = tuple(m for m in found.members if m in (*members, *there))
 
+        def first(plan: Plan) -> None:
+            if not (yes or dry_run or sys.stdin.isatty()):  # now rather than after hours of work
+                print_plan(output, plan, story=True)
+                refuse(plan.findings)
+                output.confirm("Push to the Hub?", yes=False)
+
         def show(plan: Plan) -> None:
             _still_holds(apply, plan)
             print_plan(output, plan, story=True)
@@ -107,7 +112,7 @@ def command(
         def confirm(plan: Plan) -> None:
             output.confirm(_question(plan), yes)
 
-        result = run_release(release, confirm=confirm, show=show, dry_run=dry_run)
+        result = run_release(release, confirm=confirm, show=show, first=first, dry_run=dry_run)
     report(output, result)
 
 

@@ -39,11 +39,11 @@ def find_base(release: Release) -> None:
         release.base_files = _known_from_hub()
 
 
-def _known_from_hub() -> Literal["hub", "local"]:
+def _known_from_hub() -> Literal["hub", "cache"]:
     """A cache that a rehearsal's Hub filled proves nothing about the real one."""
     from huggingface_hub import constants
 
-    return "local" if is_loopback(constants.ENDPOINT) else "hub"
+    return "cache" if is_loopback(constants.ENDPOINT) else "hub"
 
 
 def compare_base(release: Release) -> list[Finding]:

@@ -37,7 +37,8 @@ class Release:
         session: the Hub, None for work that stays on this machine.
         hub: what the plan calls it: its URL, or `local` for the embedded one.
         remotes: state of each repo when the plan was made.
-        base_files: what the base's files were held against: `hub`, `local` (nothing), or not read.
+        base_files: what the base's files were held against: `hub`; `cache`, a snapshot of the
+            commit from a Hub on this machine; `local` (nothing); or not read.
         project: where the command runs; its `templates/` overrides the others.
         failed: members left behind in this run.
         base: the base model's folder when it came from the Hub rather than the manifest.
@@ -59,7 +60,7 @@ class Release:
     done: Done = field(default_factory=dict)
     failed: set[str] = field(default_factory=set)
     base: Path | None = None
-    base_files: Literal["", "hub", "local"] = ""
+    base_files: Literal["", "hub", "cache", "local"] = ""
     project: Path | None = None
     freed: Freed = field(kw_only=True)
     weights: Literal["keep", "delete"] = "keep"
@@ -82,7 +83,9 @@ class Release:
     def needs_base(self) -> bool:
         """Whether any stage reads the base's files."""
         table = self.family.manifest.family
-        return table.kind != "full" or bool(table.suites)
+        if table.kind != "full" or table.suites:
+            return True
+        return any(m.checkpoint is not None and lacks_config(m.checkpoint) for m in self.targets)
 
     def lacks_base(self) -> bool:
         """Whether the base is read and its files are not on this machine."""
@@ -113,6 +116,21 @@ class Release:
     def log(self, name: str) -> Path:
         """A child process's log file."""
         return self.state / "logs" / f"{name.replace('/', '-')}.log"
+
+
+def lacks_config(checkpoint: Path) -> bool:
+    """Whether this is a trainer's run without a config.json, which then is the base's."""
+    from hubtools.checkpoint.ingesting.find import find_source
+    from hubtools.errors import CheckError
+    from hubtools.release.ingested import is_ingested
+
+    if not is_ingested(checkpoint):
+        return False
+    try:
+        source = find_source(checkpoint)
+    except CheckError:  # told by whoever takes it in
+        return False
+    return source.kind != "lora" and source.side is None
 
 
 def open_release(

@@ -151,7 +151,11 @@ def publish_all(
         receipts[member.id] = {"repo": member.repo, "commit": result.oid, "pushed": True}
 
     def prove(member: Member) -> None:
-        receipts[member.id] |= attest(release, member)
+        receipt = attest(release, member)
+        n = len(receipt["files"])
+        there = f"{n}/{n} files of {member.repo} are listed there with their digests"
+        release.note(f"✓ attest    {member.id} {there}")
+        receipts[member.id] |= receipt
         if release.weights == "delete":
             _delete_weights(release, member)
 

@@ -47,7 +47,7 @@ class Evidence:
     dtype: str = ""
     chat: bool = False
     released: tuple[str, ...] = ()
-    base_files: Literal["", "hub", "local"] = ""
+    base_files: Literal["", "hub", "cache", "local"] = ""
 
     def to_json(self) -> dict[str, Any]:
         """JSON object; `evidence_from_json` is the inverse."""

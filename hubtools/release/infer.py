@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hubtools.checkpoint.adapter_kinds import classify
+from hubtools.checkpoint.base import resolve_base
+from hubtools.checkpoint.kinds import named_step
 from hubtools.digests import sha256_bytes
 from hubtools.errors import UsageError
 from hubtools.family.manifest import FILE
 from hubtools.files import write_atomic
+from hubtools.release.context import lacks_config
 from hubtools.release.look import Run, look_at
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -60,8 +64,12 @@ def infer_manifest(
     """
     if not _REPO.fullmatch(repo):
         raise UsageError("HT009", f"not a repo id: {repo!r}", next="owner/name, for example me/m1")
-    run = look_at(source, base=base_path, dtype=dtype, lora_alpha=lora_alpha)
     origins: list[str] = []
+    config = base_path
+    if config is None and re.fullmatch(r".+@[0-9a-f]{40}", base) and lacks_config(source):
+        config = resolve_base(base, weights=False)
+        origins.append(f"config.json (of {base})")
+    run = look_at(source, base=config, dtype=dtype, lora_alpha=lora_alpha)
     if not kind:
         kind = run.kind
         origins.append(f'kind = "{kind}" ({run.kind_from})')
@@ -92,8 +100,9 @@ def infer_manifest(
         "inputs": {"checkpoint": str(source.resolve())},
         "provenance": {"status": "none", "reason": "none were given to this release"},
     }
-    document |= _options(run, kind, dtype, lora_alpha)
-    if step is not None:
+    document |= _options(run, kind, dtype, lora_alpha, origins)
+    called = named_step(source.resolve().name)
+    if step is not None and called in (None, step):  # else nobody has said which is right: HT528
         document["steps"] = {name: {"optimizer_step": step}}
     import tomlkit
 
@@ -147,7 +156,9 @@ def _differences(old: str, new: str) -> list[str]:
     return [f"{key}: there {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
 
 
-def _options(run: Run, kind: str, dtype: str, lora_alpha: float | None) -> dict[str, Any]:
+def _options(
+    run: Run, kind: str, dtype: str, lora_alpha: float | None, origins: list[str]
+) -> dict[str, Any]:
     """The tables that say how the weights are made."""
     ingest = {"dtype": dtype} if dtype and run.ingested else {}
     merge = {"dtype": dtype} if dtype and kind == "merged" and not run.ingested else {}
@@ -162,6 +173,11 @@ def _options(run: Run, kind: str, dtype: str, lora_alpha: float | None) -> dict[
                 f"{name} has nothing to act on: this {run.kind} checkpoint is published as it is",
                 next=f"run the same command without {name}",
             )
+    if kind == "merged" and run.adapter is not None:
+        way = classify(run.adapter)
+        if way.way == "peft":
+            merge["engine"] = "peft"
+            origins.append(f'merge engine = "peft" (adapter_config.json: {way.what})')
     tables = {"ingest": {**ingest, **alpha}, "merge": merge}
     return {table: values for table, values in tables.items() if values}
 

@@ -6,9 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from hubtools.checkpoint.adapter import CONFIG, AdapterConfig, read_adapter_config
+from hubtools.checkpoint.adapter import (
+    CONFIG,
+    PICKLE,
+    WEIGHTS,
+    AdapterConfig,
+    adapter_folder,
+    read_adapter_config,
+)
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.shards import INDEX, SINGLE
+from hubtools.checkpoint.trainer import STATE, read_trainer_state
 from hubtools.errors import CheckError
 from hubtools.release.ingested import is_ingested
 from hubtools.release.refuse import in_manifest
@@ -48,15 +57,37 @@ def look_at(source: Path, *, base: Path | None, dtype: str, lora_alpha: float | 
 
     Raises:
         CheckError: HT1xx when it is no checkpoint; as `plan_ingest`.
+        UsageError: HT152 several adapters in it.
     """
     if is_ingested(source):
         return _trainers(source, base, dtype, lora_alpha)
+    folder = _to_merge_only(source)
+    if folder is not None:
+        config, state = read_adapter_config(folder), read_trainer_state(source)
+        step = state.global_step if state is not None else None
+        return Run("adapter", CONFIG, step, STATE, config.base, config, False)
     info = inspect_checkpoint(source)
     step = info.trainer.global_step if info.trainer else None
     kind_from = CONFIG if info.kind == "adapter" else "config.json with weights"
     return Run(
         info.kind, kind_from, step, "trainer_state.json", info.base_hint, info.adapter, False
     )
+
+
+def _to_merge_only(source: Path) -> Path | None:
+    """The adapter in `source`, when it is kept in a way that a merge takes and a repo does not:
+    as a pickle, or below a folder of its name.
+
+    Raises:
+        UsageError: HT152 there are several.
+    """
+    if any((source / name).is_file() for name in (SINGLE, INDEX, WEIGHTS)):
+        return None
+    try:
+        folder = adapter_folder(source)
+    except CheckError:
+        return None
+    return folder if folder != source or (folder / PICKLE).is_file() else None
 
 
 def _trainers(source: Path, base: Path | None, dtype: str, lora_alpha: float | None) -> Run:

@@ -74,6 +74,7 @@ def run_release(
     *,
     confirm: Callable[[Plan], None],
     show: Callable[[Plan], None],
+    first: Callable[[Plan], None] = lambda plan: None,
     dry_run: bool = False,
     only_push: bool = False,
 ) -> dict[str, Any]:
@@ -83,6 +84,7 @@ def run_release(
         release: the targets and the Hub.
         confirm: called once, just before the push, when there is something to push; raises to stop.
         show: called with the plan before anything happens.
+        first: called with the plan before a base is fetched for it; raises to stop.
         dry_run: all local stages, no push.
         only_push: no local stage; what is not sealed is refused.
 
@@ -96,6 +98,7 @@ def run_release(
     """
     with locked(release.state / "lock", f"family {release.family.manifest.family.id}"):
         plan = make_plan(release)
+        first(plan)
         if release.lacks_base() and not plan.errors():  # cheap before dear
             fetch_base(release)
             plan = make_plan(release)

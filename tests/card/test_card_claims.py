@@ -144,6 +144,10 @@ def test_a_family_of_one_is_not_called_a_family(card: Callable[..., CardInput]) 
 BASE_IDENTITY = {
     "": "declared by the author; its files were not read for this card",
     "local": "declared by the author; a local copy was used, not compared with the Hub",
+    "cache": (
+        "declared by the author; the snapshot of this commit in the Hugging Face cache was used,"
+        " with a Hub on the author's machine as its source: not compared with the public Hub"
+    ),
     "hub": "weight files as on the Hub at this commit (fetched from there, or compared by digest)",
 }
 
@@ -154,7 +158,9 @@ def test_how_the_base_is_known_is_said(card: Callable[..., CardInput], base_file
     assert f"| Base identity | {BASE_IDENTITY[base_files]} |" in said
 
 
-@pytest.mark.parametrize(("base_files", "noted"), [("", True), ("local", True), ("hub", False)])
+@pytest.mark.parametrize(
+    ("base_files", "noted"), [("", True), ("local", True), ("cache", True), ("hub", False)]
+)
 def test_the_base_row_claims_no_more_than_was_compared(
     card: Callable[..., CardInput], base_files: str, noted: bool
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -94,6 +95,45 @@ def test_an_adapter_that_needs_peft_says_what_to_set_and_is_merged(family: Path)
     assert errors(family) == {}
     digest, action = merged(family)
     assert (len(digest), action) == (64, "run")
+
+
+def test_an_adapter_that_names_another_base_is_told(family: Path, tmp_path: Path) -> None:
+    run = family / "runs" / "red" / "s4"
+
+    def told(named: str, revision: str = "") -> list[str]:
+        config = json.loads((run / "adapter_config.json").read_text())
+        config |= {"base_model_name_or_path": named, "revision": revision or None}
+        (run / "adapter_config.json").write_text(json.dumps(config))
+        return [f.message for f in check_local(opened(family)) if f.id == "HT531"]
+
+    assert told("lab/tiny-base") == told("lab/tiny-base", "main") == []
+    assert told(str(family / "base")) == told("/gone/base") == []
+    shutil.copytree(family / "base", tmp_path / "same")
+    assert told(str(tmp_path / "same")) == []
+    (other,) = told("lab/other")
+    assert "lab/other" in other
+    assert "lab/tiny-base@0123456" in other
+    (moved,) = told("lab/tiny-base", "f" * 40)
+    assert "f" * 40 in moved
+    (tmp_path / "same" / "config.json").write_text("{}")
+    (local,) = told(str(tmp_path / "same"))
+    assert str(tmp_path / "same") in local
+
+
+def test_a_resized_adapter_is_told_to_be_merged(family: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    edit(family, 'kind = "merged"', 'kind = "adapter"')
+    run = family / "runs" / "red" / "s4"
+    shutil.rmtree(run)
+    model = AutoModelForCausalLM.from_pretrained(family / "base")
+    model.resize_token_embeddings(model.config.vocab_size + 8)
+    config = LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
+    get_peft_model(model, config).save_pretrained(run, save_embedding_layers=True)
+    _, failures = walk(opened(family), execute=True)
+    assert failures["red/s4"].id == "HT136"
+    assert 'kind = "merged"' in failures["red/s4"].next
 
 
 def save_ia3(path: Path, base: Path, targets: list[str]) -> None:

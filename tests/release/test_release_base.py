@@ -77,6 +77,25 @@ def test_a_base_that_this_hub_does_not_have_is_not_compared(hub: LocalHub, famil
     assert release.base_files == "local"
 
 
+def test_a_run_without_a_configuration_takes_that_of_the_pinned_base(
+    hub: LocalHub, family: Path, hubtools: Callable[..., Any], tmp_path: Path
+) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    commit = published_base(hub, family)
+    run = tmp_path / "runs" / "global_step_7"
+    run.mkdir(parents=True)
+    model = AutoModelForCausalLM.from_pretrained(family / "base")
+    torch.save(model.state_dict(), run / "pytorch_model.bin")
+    argv = ("release", "me/first", "--from", str(run), "--base", f"lab/tiny-base@{commit}")
+    done = hubtools(*argv, "--yes")
+    assert done.code == 0, done.err
+    api = HfApi(endpoint=hub.url, token=hub.token)
+    assert {"config.json", "model.safetensors"} <= set(api.list_repo_files("me/first"))
+    assert "inferred config.json" in done.err
+
+
 def test_a_base_without_a_path_is_fetched_once_and_known_afterwards(
     hub: LocalHub, family: Path, hubtools: Callable[..., Any]
 ) -> None:
@@ -94,3 +113,5 @@ def test_a_base_without_a_path_is_fetched_once_and_known_afterwards(
     api = HfApi(endpoint=hub.url, token=hub.token)
     card = Path(api.hf_hub_download("lab/tiny-red-s4", "README.md", cache_dir=family / "c"))
     assert shown.out == card.read_text()
+    assert "the snapshot of this commit in the Hugging Face cache was used" in shown.out
+    assert "local copy" not in shown.out

@@ -95,6 +95,45 @@ def test_what_cannot_be_known_is_asked_for(family: Path, repo: str, base: str, w
     assert caught.value.next
 
 
+def test_an_adapter_of_another_type_is_merged_by_peft(family: Path) -> None:
+    run = family / "runs" / "red" / "s4"
+    (run / "adapter_config.json").write_text(json.dumps({"peft_type": "IA3"}))
+    inferred = infer_manifest("me/first", run, base=f"lab/b@{REVISION}", kind="merged")
+    assert 'merge engine = "peft" (adapter_config.json: IA3)' in inferred.origins
+    manifest = read_family(keep_manifest(inferred, "me/first", run)).manifest
+    assert manifest.merge.engine == "peft"
+
+
+@pytest.mark.parametrize("place", ["", "policy"])
+def test_a_pickled_adapter_is_merged_without_a_manifest(
+    hub: LocalHub, hubtools: Callable[..., Any], family: Path, place: str
+) -> None:
+    import torch
+    from safetensors.torch import load_file
+
+    run = family / "runs" / "red" / "s4"
+    file = run / "adapter_model.safetensors"
+    (run / place).mkdir(exist_ok=True)
+    torch.save(load_file(file), run / place / "adapter_model.bin")
+    file.unlink()
+    if place:
+        (run / "adapter_config.json").rename(run / place / "adapter_config.json")
+    base = ("--base", f"lab/tiny-base@{REVISION}", "--base-path", str(family / "base"))
+    done = hubtools("release", "me/first", "--from", str(run), "--kind", "merged", "--yes", *base)
+    assert done.code == 0, done.err
+    assert "model.safetensors" in remote_state(hub, ["me/first"])["me/first"]["files"]
+
+
+def test_a_step_that_name_and_trainer_tell_apart_is_not_published(
+    hubtools: Callable[..., Any], family: Path
+) -> None:
+    run = (family / "runs" / "red" / "s4").rename(family / "runs" / "red" / "checkpoint-100")
+    base = ("--base", f"lab/tiny-base@{REVISION}", "--base-path", str(family / "base"))
+    ended = hubtools("release", "me/first", "--from", str(run), "--yes", *base)
+    assert ended.code == 3, ended.err
+    assert "error[HT528]" in ended.err
+
+
 LOAD = """
 import sys
 from peft import PeftModel

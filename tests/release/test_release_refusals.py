@@ -22,8 +22,18 @@ Hubtools = Callable[..., Any]
 def test_without_a_terminal_and_a_yes_it_fails_before_any_work(
     hub: LocalHub, hubtools: Hubtools, family: Path
 ) -> None:
-    refused(hub, hubtools("release", str(family), stdin=0), 2, "HT002")
+    story = refused(hub, hubtools("release", str(family), stdin=0), 2, "HT002")
+    assert "red/s4" in story.partition("error[HT002]")[0]  # the plan, so that one knows for what
     assert not (family / ".hubtools" / "store").exists()
+
+
+def test_what_is_wrong_is_told_before_a_yes_is_asked_for(
+    hub: LocalHub, hubtools: Hubtools, family: Path
+) -> None:
+    edit(family, f', revision = "{tiny_family.REVISION}"', "")
+    refused(hub, hubtools("release", str(family), stdin=0), 3, "HT512")
+    unnamed = hubtools("release", "me/first", "--from", str(family / "runs/red/s4"), stdin=0)
+    refused(hub, unnamed, 2, "HT009")
 
 
 def test_a_contradicted_claim_ends_it_before_a_weight_is_touched(

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from hubtools.card.reported import read_reported
-from hubtools.checkpoint.adapter import CONFIG, open_adapter
+from hubtools.checkpoint.adapter import CONFIG, adapter_folder, open_adapter, read_adapter_config
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.merging.peft_engine import plan_peft
 from hubtools.checkpoint.merging.plan import plan_merge
+from hubtools.checkpoint.namedbase import other_base
 from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
@@ -20,7 +21,7 @@ from hubtools.hub.model import RemoteState, RepoPlan
 from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
-from hubtools.release.context import Release
+from hubtools.release.context import Release, lacks_config
 from hubtools.release.foresee import disclosed, foreseen, secrets_in_prose, strays
 from hubtools.release.ingested import ingest_findings, is_ingested, other_kind
 from hubtools.release.made_facts import claimed_step, trainer_state, weights_folder
@@ -92,6 +93,9 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
             member=member.id,
         )
         return
+    fetched = table.base.path is None and table.base.revision is not None
+    if fetched and release.lacks_base() and lacks_config(checkpoint):
+        return  # looked into once the base, whose configuration it needs, is here
     if is_ingested(checkpoint):
         found = ingest_findings(release, member)
     elif table.kind == "merged":
@@ -105,6 +109,7 @@ def _member(release: Release, member: Member) -> Iterator[Finding]:
         return
     yield from _caught_all(lambda: _step(release, member), member.id)
     yield from disclosed(release, member)
+    yield from _caught_all(lambda: _named_base(release, member), member.id)
 
 
 def _unread(release: Release) -> Iterator[Finding]:
@@ -162,6 +167,28 @@ def _to_merge(release: Release, member: Member, checkpoint: Path) -> list[Findin
     return _caught(plan, member.id)
 
 
+def _named_base(release: Release, member: Member) -> Iterator[Finding]:
+    """HT531: the trainer wrote down another base than the one that the card would name."""
+    base, run = release.family.manifest.family.base, member.checkpoint
+    if release.family.manifest.family.kind == "full" or run is None or is_ingested(run):
+        return
+    config = read_adapter_config(adapter_folder(run))
+    folder = release.base_path()
+    commit = base.revision or ""
+    other = other_base(config, repo=base.repo, commit=commit, folder=folder)
+    if other:
+        yield Finding(
+            "HT531",
+            "warning",
+            f"{CONFIG} names the base {other}, and the release says"
+            f" {base.repo}{f'@{commit[:7]}' if commit else ''}",
+            where=str(config.path),
+            next=f"if it was trained on {other}, correct base at"
+            f" {release.family.where('family', 'base')}",
+            member=member.id,
+        )
+
+
 def _step(release: Release, member: Member) -> Iterator[Finding]:
     """What the trainer, the directory's name and the manifest say about the step must agree."""
     trainer, claimed = trainer_state(release, member), claimed_step(weights_folder(release, member))
@@ -185,10 +212,11 @@ def _step(release: Release, member: Member) -> Iterator[Finding]:
     elif claimed is not None and claimed.step != stated:
         yield Finding(
             "HT528",
-            "warning",
+            "warning" if member.declared else "error",
             f"the directory is called {claimed.folder.name}, but its trainer state says {stated}",
             where=where,
-            next=f"rename {claimed.folder}, if it holds what its trainer state says",
+            next=f"rename {claimed.folder}, or state the step that is right: [steps.{member.step}]"
+            f" optimizer_step = {stated} in {release.family.path}",
             member=member.id,
         )
 
