@@ -38,7 +38,7 @@ SCHEMA = "hubtools.ingest/1"
 )
 @click.option(
     "--dtype",
-    type=click.Choice(["bfloat16", "float16", "float32"]),
+    type=click.Choice(["bfloat16", "float16", "float32", "float64"]),
     help="Write weights in this dtype; needed when the config declares another one than was saved.",
 )
 @click.option(
@@ -100,8 +100,11 @@ def _ingest(
         result = ingest(run, out, **options, log=log, progress=progress)
     report = result["report"]
     _story(output, report)
-    share = report["rounded_elements"] / max(1, report["elements"])
-    output.note(f"✓ ingested  {share:.1%} of the elements were changed by rounding")
+    rounded = report["rounded_elements"]
+    share = rounded / max(1, report["elements"])
+    dtypes = "+".join(report["dtypes_out"])
+    kept = f"{share:.1%} of the values were rounded to {dtypes}" if rounded else "every bit kept"
+    output.note(f"✓ ingested  {kept}")
     for name, digest in result["weights"].items():
         output.note(f"  sha256 {digest}  {name}")
     if report["kind"] == "adapter":
@@ -115,7 +118,10 @@ def _talk(output: Output, out: Path, log: Path) -> dict[str, Any]:
 
     with output.progress() as progress:
         spoken = talk(out, log=log, progress=progress)
-    output.note(f"✓ talks     {spoken['prompt']!r} → {spoken['text']!r}")
+    if spoken["tokens"] and not spoken["text"].strip():
+        output.note(f"! loads     and answered {spoken['prompt']!r} with nothing to read")
+    else:
+        output.note(f"✓ talks     {spoken['prompt']!r} → {spoken['text']!r}")
     for finding in spoken["findings"]:
         if finding["level"] == "error":
             raise CheckError(

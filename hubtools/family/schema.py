@@ -112,7 +112,7 @@ class InputsTable(Table):
 class IngestTable(Table):
     """`[ingest]`: how a trainer's own shards (FSDP, verl, DCP) become weights."""
 
-    dtype: Dtype | None = Field(
+    dtype: Literal["float32", "bfloat16", "float16", "float64"] | None = Field(
         default=None, description="of the weights; to be stated where trainer and config differ"
     )
     lora_alpha: float | None = Field(

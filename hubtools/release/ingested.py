@@ -24,13 +24,16 @@ CHECKED = "ingest"
 def is_ingested(checkpoint: Path) -> bool:
     """Whether this is a run to take in, rather than a model or adapter that is published as it is.
 
-    Names alone decide. What is neither, or several steps at once, is told by whoever reads it.
+    Names alone decide. What is neither, or several steps at once, is told by whoever reads it; so
+    is a whole model that lies in a step directory as the base of an adapter.
     """
-    from hubtools.checkpoint.ingesting.find import find_source
+    from hubtools.checkpoint.ingesting.find import find_source, is_base_alone
 
     whole = (checkpoint / SINGLE, checkpoint / INDEX)
-    if (checkpoint / CONFIG).is_file() or any(file.is_file() for file in whole):
+    if (checkpoint / CONFIG).is_file():
         return False
+    if any(file.is_file() for file in whole):
+        return is_base_alone(checkpoint)
     try:
         find_source(checkpoint)
     except CheckError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from hubtools.checkpoint.adapter import CONFIG
 from hubtools.checkpoint.ingesting import lora
+from hubtools.checkpoint.ingesting.beside import adapter_beside, base_alone
 from hubtools.checkpoint.ingesting.contents import contents_digest
 from hubtools.checkpoint.ingesting.find import Source, find_source
 from hubtools.checkpoint.ingesting.keys import is_adapted
@@ -107,6 +109,9 @@ def _planned(
     tensors = open_tensors(source)
     inside = next(filter(is_adapted, tensors.shapes), None)
     if inside is not None:
+        written = lora.written_config(source)
+        if written is not None:
+            alpha = lora.alpha_of(written, source.folder, alpha)
         if alpha is None or alpha <= 0:
             raise lora.alpha_unknown(
                 source.files[0], source.folder, f"{inside} belongs to an adapted model"
@@ -114,8 +119,15 @@ def _planned(
         plan = lora.plan_inside(source, tensors, dtype)
         folder = source.side or base
         model = read_object(folder / "config.json") if folder is not None else {}
-        data = lora.config_bytes(lora.config_inside(plan, alpha, model))
+        data = (
+            lora.with_alpha(written, alpha)
+            if written is not None
+            else lora.config_bytes(lora.config_inside(plan, alpha, model))
+        )
         return plan, {**_read(side_files(source, base, "adapter")), CONFIG: data}, "adapter"
+    evidence = adapter_beside(source.folder)
+    if evidence is not None:
+        raise base_alone(source.folder, evidence, f"ls -lR {shlex.quote(str(run))}")
     if alpha is not None:
         raise CheckError(
             "HT172",

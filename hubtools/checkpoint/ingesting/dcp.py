@@ -105,7 +105,7 @@ def _torch_piece(path: Path, begin: int, length: int, dtype: str, chunk: _Chunk)
     stored = file.place(found[0][1]) if len(found) == 1 else None
     if stored is None or stored.shape != sizes or stored.dtype != dtype:
         raise damaged(path, f"at byte {begin} is not the {dtype} {list(sizes)} of .metadata")
-    return Piece(path, stored.offset, sizes, offsets, stored.strides)
+    return Piece(path, stored.offset, sizes, offsets, stored.strides, stored.record)
 
 
 def _fields(value: Any) -> Mapping[str, Any]:

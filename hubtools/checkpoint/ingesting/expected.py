@@ -9,12 +9,16 @@ lies: no table of ours, for experts as for renames.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from hubtools.checkpoint.ingesting.torchfile import NAMES
 from hubtools.checkpoint.ingesting.wanted import Expected, View
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.merging.config_edits import edited, everywhere
 from hubtools.checkpoint.shards import read_weights
 from hubtools.errors import CheckError
 
@@ -43,6 +47,7 @@ def from_base(base: Path, config: Mapping[str, Any]) -> Expected:
         tied=tied,
         wide=frozenset(wide),
         origin="the base's weight files",
+        dtypes={name: entry.dtype for name, entry in entries.items()},
     )
 
 
@@ -95,6 +100,10 @@ def _layout(folder: Path, model: Any) -> Expected:
         tied=tied,
         wide=frozenset(wide),
         origin=f"transformers' {type(model).__name__}",
+        dtypes={
+            name: NAMES.get(str(state[view.source].dtype).removeprefix("torch."), "")
+            for name, view in disk.items()
+        },
     )
 
 
@@ -119,7 +128,8 @@ def _meta_model(folder: Path) -> Any:
 
     fields = read_object(folder / "config.json")
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)
+        with _readable(folder, fields) as place:
+            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False)
         named = (config.architectures or [""])[0]
         kind = getattr(transformers, str(named), None)
         if kind is None or not hasattr(kind, "from_pretrained"):
@@ -130,6 +140,24 @@ def _meta_model(folder: Path) -> Any:
         words = (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
         kind_name = fields.get("model_type") or "(no model_type)"
         raise _unknown(folder, f"model_type {kind_name}: {words}") from error
+
+
+@contextmanager
+def _readable(folder: Path, fields: Mapping[str, Any]) -> Iterator[Path]:
+    """A directory whose config.json declares no dtype that torch does not have, as `auto`."""
+    unknown = {
+        path
+        for key in ("dtype", "torch_dtype")
+        for path, value in everywhere(fields, key).items()
+        if isinstance(value, str) and value.removeprefix("torch.") not in NAMES
+    }
+    if not unknown:
+        yield folder
+        return
+    with TemporaryDirectory(prefix="hubtools-config-") as place:
+        data = edited((folder / "config.json").read_bytes(), dict.fromkeys(unknown, "float32"))
+        (Path(place) / "config.json").write_bytes(data)
+        yield Path(place)
 
 
 def _wide_modules(model: Any) -> set[str]:

@@ -6,23 +6,25 @@ work in a `Workplace`, where a run that was killed goes on with the file it was 
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.ingesting.find import Source, find_source
-from hubtools.checkpoint.ingesting.lora import saved_alpha
+from hubtools.checkpoint.ingesting.lora import alpha_unknown, saved_alpha
 from hubtools.checkpoint.ingesting.side import config_folder, side_files
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.checkpoint.stamps import stamps_of
 from hubtools.checkpoint.workplace import Workplace
 from hubtools.children import ONE_THREAD, run_child
 from hubtools.digests import sha256_file, sha256_json
-from hubtools.errors import UsageError
+from hubtools.errors import CheckError, UsageError
 from hubtools.progress import Progress, silent
 
 VERSION = 1
-DTYPES = ("bfloat16", "float16", "float32")
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+ALPHA_LIMIT = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,19 @@ def plan_ingest(
     """
     if dtype is not None and dtype not in DTYPES:
         raise UsageError("HT413", f"no dtype {dtype!r}", next=f"use one of {', '.join(DTYPES)}")
+    if lora_alpha is not None and not 0 < lora_alpha < ALPHA_LIMIT:
+        raise CheckError(
+            "HT172",
+            f"{lora_alpha:g} is no lora_alpha: above 0 and below {ALPHA_LIMIT:g}",
+            where=str(run),
+            detail=("Nothing was written.",),
+            next=f"hubtools ingest {shlex.quote(str(run))} -o OUT --lora-alpha ALPHA",
+        )
     source = find_source(run)
     if source.kind == "lora":
         saved_alpha(source, lora_alpha)
+    elif source.adapted and lora_alpha is None:
+        raise alpha_unknown(source.files[0], source.folder, source.adapted)
     adapter = source.kind == "lora" or lora_alpha is not None
     side = side_files(source, base, "adapter" if adapter else "full")
     if not adapter:
@@ -123,7 +135,7 @@ def ingest(
         out: new directory; one that this very job already made is checked and used again.
         base: the model it was trained from: for a configuration, tokenizer or licence the run does
             not have, and, with weights, for names and shapes without loading transformers.
-        dtype: `bfloat16`, `float16` or `float32`; needed when the configuration declares another
+        dtype: one of `DTYPES`; needed when the configuration declares another
             one than is stored. Tensors that the model keeps in float32 stay so.
         lora_alpha: of a LoRA run whose trainer did not save it.
         log: where the child process tells its story.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 
 _PARTS = ("_fsdp_wrapped_module.", "_checkpoint_wrapped_module.", "_orig_mod.")
@@ -43,7 +43,7 @@ def cleaned(names: Iterable[str], expected: Collection[str]) -> dict[str, str]:
         expected: names the model may have.
 
     Raises:
-        ValueError: when two saved names become one.
+        ValueError: when two saved names become one, or the model is there twice.
     """
     by_name: dict[str, str] = {}
     for saved in names:
@@ -51,10 +51,15 @@ def cleaned(names: Iterable[str], expected: Collection[str]) -> dict[str, str]:
         if name in by_name:
             raise ValueError(f"{by_name[name]} and {saved} both become {name}")
         by_name[name] = saved
-    prefix = _wrapper(by_name, set(expected))
+    known = set(expected)
+    prefixes = _wrappers(by_name, known)
+    if len(prefixes) > 1:
+        listed = " and ".join(f"{prefix}*" for prefix in sorted(prefixes))
+        raise ValueError(f"the model is there {len(prefixes)} times: as {listed}")
+    prefix = next(iter(prefixes), "")
     result: dict[str, str] = {}
     for name, saved in by_name.items():
-        if not name.startswith(prefix):
+        if name not in known and not (prefix and name.startswith(prefix)):
             if name.partition(".")[0].startswith(_OTHER_STATES):
                 continue
             if prefix and _sibling(name, prefix):
@@ -66,20 +71,30 @@ def cleaned(names: Iterable[str], expected: Collection[str]) -> dict[str, str]:
     return result
 
 
-def _wrapper(names: Iterable[str], expected: set[str]) -> str:
-    """The prefix after which most names are expected ones; empty when there is none better."""
-    count: Counter[str] = Counter()
+def _wrappers(names: Iterable[str], expected: set[str]) -> list[str]:
+    """The prefix after which most names are expected ones; several when each holds a whole model.
+
+    Other states are not asked: an optimizer may hold a copy of the model.
+    """
+    fits: dict[str, set[str]] = defaultdict(set)
+    total = 0
     for name in names:
+        total += not name.startswith(_OTHER_STATES)
         start = 0
         for _ in range(4):  # `app.state.model.` is as deep as trainers wrap
             if unwrapped(name[start:]) in expected:
-                count[name[:start]] += 1
+                fits[name[:start]].add(name)
             dot = name.find(".", start)
-            if dot < 0:
+            if dot < 0 or name[start:dot].startswith(_OTHER_STATES):
                 break
             start = dot + 1
-    best = max(count.values(), default=0)
-    return min((prefix for prefix, hits in count.items() if hits == best), key=len, default="")
+    best = max(map(len, fits.values()), default=0)
+    found: list[str] = []
+    for prefix in sorted((p for p, hits in fits.items() if len(hits) == best), key=len):
+        if not any(fits[prefix] & fits[other] for other in found):
+            found.append(prefix)
+    copies = len(found) * best >= 0.8 * total  # else a few names fit by chance
+    return found if copies else found[:1]
 
 
 def _sibling(name: str, prefix: str) -> bool:

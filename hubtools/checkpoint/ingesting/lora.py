@@ -33,10 +33,19 @@ def saved_alpha(source: Source, given: float | None) -> float:
     Raises:
         CheckError: HT172 it is 0 or missing and none was given, or the two differ; HT106.
     """
-    file = source.folder / CONFIG
+    return alpha_of(source.folder / CONFIG, source.folder.parent, given)
+
+
+def written_config(source: Source) -> Path | None:
+    """The adapter_config.json that a trainer left beside the shards that hold the factors."""
+    near = (source.folder / CONFIG, source.folder.parent / CONFIG)
+    return next((file for file in near if file.is_file()), None)
+
+
+def alpha_of(file: Path, step: Path, given: float | None) -> float:
+    """The alpha in an adapter_config.json, else the given one; errors as of `saved_alpha`."""
     known = finite(read_object(file).get("lora_alpha")) or 0.0
     if known <= 0 and (given is None or given <= 0):
-        step = source.folder.parent
         raise alpha_unknown(file, step, f"{CONFIG} says lora_alpha {known:g}")
     if known > 0 and given is not None and given != known:
         raise _refused(file, f"{CONFIG} says lora_alpha {known:g}, --lora-alpha {given:g}", "")
@@ -145,6 +154,9 @@ def _model_name(saved: str) -> str:
 
 def _plan(tensors: Mapping[str, SourceTensor], dtype: str | None, place: Path) -> IngestPlan:
     names = {torch: name for name, torch in DTYPES.items()}
+    odd = next((tensor for tensor in tensors.values() if tensor.dtype not in FLOATS), None)
+    if odd is not None:
+        raise _refused(place, f"{odd.name} is {odd.dtype}: no trained weight is stored so", "")
     factors = [match for name in tensors if (match := _FACTOR.fullmatch(name))]
     sides = {(match["module"], match["side"]) for match in factors}
     alone = sorted(m for m, side in sides if (m, "B" if side == "A" else "A") not in sides)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +22,21 @@ from hubtools.errors import CheckError
 FLOATS = frozenset({"F64", "F32", "F16", "BF16"})
 
 
+class Checked(NamedTuple):
+    """Bytes of a file that have a checksum.
+
+    Args:
+        path: the file.
+        begin, size: where they lie, in bytes.
+        crc: their CRC-32.
+    """
+
+    path: Path
+    begin: int
+    size: int
+    crc: int
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A box of a tensor, stored in one file.
@@ -31,6 +47,7 @@ class Piece:
         shape: of the box; empty boxes have a zero in it.
         origin: index of its first element in the whole tensor.
         strides: elements between neighbours along each dimension, as stored.
+        record: the bytes with a checksum that it lies in; None when there is none.
     """
 
     path: Path
@@ -38,6 +55,7 @@ class Piece:
     shape: tuple[int, ...]
     origin: tuple[int, ...]
     strides: tuple[int, ...]
+    record: Checked | None = None
 
     @property
     def elements(self) -> int:
@@ -138,9 +156,13 @@ def _overlap(pieces: Sequence[Piece]) -> bool:
 
 
 class Reader:
-    """Reads tensors in row-major order; of one not split by rows it holds a whole copy."""
+    """Reads tensors in row-major order; of one not split by rows it holds a whole copy.
+
+    What is read in order, from begin to end, is checked against its checksum on the way.
+    """
 
     def __init__(self) -> None:
+        self._sums: dict[Checked, tuple[int, int]] = {}  # → (bytes so far, their CRC-32)
         self._files: dict[Path, AlignedFile] = {}
         self._stack = ExitStack()
         self._whole: tuple[SourceTensor, Buffer] | None = None
@@ -174,10 +196,42 @@ class Reader:
             for low in range(max(begin, start), min(end, stop), most):
                 size = (min(end, stop, low + most) - low) * width
                 offset = piece.offset + (low - begin) * width
-                yield Run(partial(self._stored, piece.path, offset), size)
+                yield Run(partial(self._stored, piece, offset), size)
             begin = end
 
-    def _stored(self, path: Path, offset: int, buffer: Buffer, size: int) -> Buffer:
+    def verify(self) -> None:
+        """Check every record that was read from; what was not read in order is read again.
+
+        Raises:
+            CheckError: HT168 the bytes of one are not those that were saved.
+            EnvironmentFailure: HT118 when a file became shorter.
+        """
+        block = 4 << 20
+        buffer = aligned_buffer(block)
+        for record, (done, crc) in self._sums.items():
+            for low in range(done, record.size, block):
+                part = self._read(
+                    record.path, buffer, record.begin + low, min(block, record.size - low)
+                )
+                crc = zlib.crc32(part.data, crc)
+            if crc != record.crc:
+                raise damaged(
+                    record.path,
+                    f"the {record.size} bytes at {record.begin} are not those that were saved"
+                    f" (CRC-32 {crc:08x}, not {record.crc:08x})",
+                )
+        self._sums.clear()
+
+    def _stored(self, piece: Piece, offset: int, buffer: Buffer, size: int) -> Buffer:
+        part = self._read(piece.path, buffer, offset, size)
+        if piece.record is not None:
+            done, crc = self._sums.get(piece.record, (0, 0))
+            if piece.record.begin + done == offset:
+                done, crc = done + size, zlib.crc32(part.data, crc)
+            self._sums[piece.record] = done, crc
+        return part
+
+    def _read(self, path: Path, buffer: Buffer, offset: int, size: int) -> Buffer:
         file = self._files.get(path)
         if file is None:
             file = self._files[path] = self._stack.enter_context(AlignedFile(path))
@@ -195,7 +249,7 @@ class Reader:
         whole = np.empty(tensor.shape, unit)
         for piece in tensor.pieces:
             size = piece.span * tensor.width
-            stored = self._stored(piece.path, piece.offset, aligned_buffer(size), size)
+            stored = self._stored(piece, piece.offset, aligned_buffer(size), size)
             steps = tuple(stride * tensor.width for stride in piece.strides)
             box = np.lib.stride_tricks.as_strided(stored.view(unit), piece.shape, steps)
             place = tuple(

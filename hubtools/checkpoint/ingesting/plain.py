@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hubtools.checkpoint.headers import BITS, Header
 from hubtools.checkpoint.ingesting.pieces import Piece, SourceTensor, covered, damaged, row_major
 from hubtools.checkpoint.ingesting.torchfile import TorchFile, tensors_of
 from hubtools.checkpoint.shards import read_weights
+from hubtools.errors import CheckError
 
 
 def read_safetensors(folder: Path) -> list[SourceTensor]:
     """Every tensor of a Hugging Face directory, from its headers.
 
     Raises:
-        CheckError: HT101, HT104, HT105 when it is not whole.
+        CheckError: HT101, HT104, HT105 when it is not whole, HT171 when its elements are no bytes.
     """
+    headers = read_weights(folder).headers.values()
+    for header in headers:
+        require_bytes(header)
     return [
         covered(
             entry.name,
@@ -31,9 +36,27 @@ def read_safetensors(folder: Path) -> list[SourceTensor]:
                 )
             ],
         )
-        for header in read_weights(folder).headers.values()
+        for header in headers
         for entry in header.tensors
     ]
+
+
+def require_bytes(header: Header) -> None:
+    """Check that no tensor is of a dtype with several elements in a byte, as F4.
+
+    Raises:
+        CheckError: HT171.
+    """
+    odd = [entry for entry in header.tensors if BITS[entry.dtype] % 8]
+    if odd:
+        raise CheckError(
+            "HT171",
+            f"{odd[0].name} is {odd[0].dtype}: quantised, not what was trained",
+            where=str(header.path),
+            detail=(f"So are {len(odd)} of {len(header.tensors)} tensors.", "Nothing was written."),
+            next="save the weights that were trained, before they are quantised, then run the same"
+            " command again",
+        )
 
 
 def read_pickles(files: Sequence[Path]) -> list[SourceTensor]:
@@ -51,6 +74,6 @@ def read_pickles(files: Sequence[Path]) -> list[SourceTensor]:
             if hasattr(tensor, "_local_tensor"):
                 raise damaged(path, f"{name} is one rank's shard, and it is alone")
             at = file.place(tensor)
-            piece = Piece(path, at.offset, at.shape, (0,) * len(at.shape), at.strides)
+            piece = Piece(path, at.offset, at.shape, (0,) * len(at.shape), at.strides, at.record)
             found[name] = covered(name, at.dtype, at.shape, [piece])
     return list(found.values())

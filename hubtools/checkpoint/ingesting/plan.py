@@ -18,7 +18,7 @@ from hubtools.checkpoint.ingesting.match import Match, match
 from hubtools.checkpoint.ingesting.pieces import FLOATS, Reader, SourceTensor, equal
 from hubtools.checkpoint.ingesting.plain import read_pickles, read_safetensors
 from hubtools.checkpoint.ingesting.ranks import read_ranks
-from hubtools.checkpoint.ingesting.wanted import Expected, Shapes
+from hubtools.checkpoint.ingesting.wanted import Expected, Shapes, number_kind
 from hubtools.checkpoint.inspect import DTYPES
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX, SINGLE
@@ -135,7 +135,7 @@ def plan_model(
         tensors: the same, opened.
         config: directory of the config.json that will be published.
         base: directory of the base model, its weights optional.
-        dtype: `bfloat16`, `float16`, `float32`; None keeps what is stored if that is what the
+        dtype: one of `ingest.DTYPES`; None keeps what is stored if that is what the
             configuration declares.
 
     Raises:
@@ -145,6 +145,7 @@ def plan_model(
     fields = read_object(config / "config.json")
     expected, found = _match(source, tensors.shapes, config, base, fields)
     opened = {name: tensors.tensor(name) for name in {v.source for v in found.views.values()}}
+    _check_kinds(source, expected, found, opened)
     _check_twins(source, tensors, found)
     floats: Counter[str] = Counter()
     for tensor in opened.values():
@@ -162,12 +163,13 @@ def plan_model(
 
 
 def declared_dtype(fields: Mapping[str, Any]) -> str | None:
-    """The dtype a config.json declares, in torch's words."""
+    """The dtype a config.json declares, in torch's words; None for `auto` and what else is none."""
     text = fields.get("text_config")
     for place in (fields, text if isinstance(text, Mapping) else {}):
         for key in ("dtype", "torch_dtype"):
-            if isinstance(place.get(key), str):
-                return str(place[key]).removeprefix("torch.")
+            value = place.get(key)
+            if isinstance(value, str) and value.removeprefix("torch.") in DTYPES.values():
+                return value.removeprefix("torch.")
     return None
 
 
@@ -193,10 +195,35 @@ def _match(
             f"the saved tensors are not those of {expected.origin}",
             where=str(source.folder),
             detail=(*listed, "Nothing was written."),
-            next="check that config.json (in the run, or of --base) is the trained model's, then"
-            " run the same command again",
+            next="check that config.json (in the run, or of --base) is the trained model's and that"
+            " the run holds it once, then run the same command again",
         )
     return expected, found
+
+
+def _check_kinds(
+    source: Source, expected: Expected, found: Match, opened: Mapping[str, SourceTensor]
+) -> None:
+    """Quantised weights are not what was trained; without their scales they mean nothing."""
+    odd = [
+        f"{name} is {opened[view.source].dtype}, expected {kind}"
+        for name, view in found.views.items()
+        if (kind := number_kind(expected.dtypes[name])) != number_kind(opened[view.source].dtype)
+    ]
+    if odd:
+        more = len(odd) - _LISTED
+        raise CheckError(
+            "HT171",
+            f"{len(odd)} tensors do not hold the kind of number that {expected.origin} has",
+            where=str(source.folder),
+            detail=(
+                *odd[:_LISTED],
+                *((f"and {more} more",) if more > 0 else ()),
+                "Nothing was written: a quantisation cannot be undone here.",
+            ),
+            next="save the weights that were trained, before they are quantised, then run the same"
+            " command again",
+        )
 
 
 def _check_twins(source: Source, tensors: Tensors, found: Match) -> None:

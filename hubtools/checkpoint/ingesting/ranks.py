@@ -106,7 +106,7 @@ def _joined(name: str, files: Sequence[TorchFile], parts: Sequence[Any], reader:
     for rank, _ in groups:
         part = stored[rank]
         origin = tuple(begin if axis == dimension else 0 for axis in range(len(shape)))
-        pieces.append(Piece(part.path, part.offset, part.shape, origin, part.strides))
+        pieces.append(Piece(part.path, part.offset, part.shape, origin, part.strides, part.record))
         begin += part.shape[dimension] if dimension is not None else 0
     try:
         return covered(name, stored[0].dtype, shape, pieces)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.ingesting.pieces import damaged
+from hubtools.checkpoint.ingesting.pieces import Checked, damaged
 from hubtools.errors import CheckError
 
 NAMES = {
@@ -41,6 +41,7 @@ class Stored:
 
     Args:
         crc: CRC-32 of its bytes as the zip directory has it; None when its record holds more.
+        record: the record it lies in; None when it is empty or no CRC-32 was saved.
     """
 
     path: Path
@@ -49,6 +50,7 @@ class Stored:
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     crc: int | None
+    record: Checked | None = None
 
 
 class TorchFile:
@@ -84,7 +86,7 @@ class TorchFile:
         """
         storage = tensor.untyped_storage()
         offset = storage._checkpoint_offset
-        size, crc = self._records.get(offset, (-1, 0))
+        size, crc = self._records.get(offset, (-1, None))
         width = tensor.element_size()
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())
         last = (
@@ -98,7 +100,8 @@ class TorchFile:
             raise damaged(self.path, f"a tensor of {list(shape)} is not where the file says")
         alone = size == tensor.numel() * width
         start = self._begin + offset + tensor.storage_offset() * width
-        return Stored(self.path, dtype, start, shape, strides, crc if alone else None)
+        record = None if crc is None else Checked(self.path, self._begin + offset, size, crc)
+        return Stored(self.path, dtype, start, shape, strides, crc if alone else None, record)
 
 
 def tensors_of(state: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -146,18 +149,27 @@ def unsupported(path: Path, what: str, fix: str) -> CheckError:
     )
 
 
-def _records(stream: Any) -> dict[int, tuple[int, int]]:
-    """Byte at which the data of each uncompressed record begins → (size, CRC-32)."""
-    found: dict[int, tuple[int, int]] = {}
+def _records(stream: Any) -> dict[int, tuple[int, int | None]]:
+    """Byte at which the data of each uncompressed record begins → (size, CRC-32).
+
+    `torch.serialization.set_crc32_options(False)` saves zeros for all of them: None then.
+    """
+    found: dict[int, tuple[int, int | None]] = {}
     with zipfile.ZipFile(stream) as archive:
-        for record in archive.infolist():
-            if record.filename.endswith("/byteorder") and archive.read(record) != b"little":
-                raise ValueError("big-endian")
+        records = archive.infolist()
+        summed = any(record.CRC for record in records)
+        for record in records:
             stream.seek(record.header_offset + 26)
             name, extra = (int.from_bytes(stream.read(2), "little") for _ in range(2))
             begin = record.header_offset + 30 + name + extra
             if record.compress_type == zipfile.ZIP_STORED:
-                found[begin] = record.file_size, record.CRC
+                found[begin] = record.file_size, record.CRC if summed else None
+            if record.filename.endswith("/byteorder"):
+                stream.seek(begin)
+                if stream.read(record.file_size) != b"little":
+                    raise ValueError("big-endian")
+            elif summed and record.filename.endswith("/data.pkl"):
+                archive.read(record)  # it raises when the bytes are not those of the CRC-32
     end = stream.seek(0, os.SEEK_END)
     if any(begin + size > end for begin, (size, _) in found.items()):
         raise ValueError("a record ends behind the end of the file")

@@ -33,6 +33,7 @@ class Expected:
         tied: duplicate → the tensor it shares, in memory names.
         wide: on-disk names that stay float32 when the model is narrower.
         origin: who says so, for messages.
+        dtypes: on-disk name → dtype that says what kind of number it is, in safetensors' words.
     """
 
     memory: Shapes
@@ -40,3 +41,13 @@ class Expected:
     tied: Mapping[str, str]
     wide: frozenset[str] = field(default=frozenset())
     origin: str = ""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+
+def number_kind(dtype: str) -> str:
+    """What kind of number a dtype in safetensors' words holds; a cast never crosses kinds."""
+    if dtype in ("F64", "F32", "F16", "BF16"):
+        return "floats"
+    if dtype == "BOOL":
+        return "truth values"
+    return "whole numbers" if dtype[:1] in "IU" else f"quantised {dtype}"

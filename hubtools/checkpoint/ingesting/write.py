@@ -51,7 +51,8 @@ class Writer:
             `sha256`, `size`.
 
         Raises:
-            CheckError: HT117 a value is not finite, or does not fit the target dtype.
+            CheckError: HT117 a value is not finite, or does not fit the target dtype; HT168 the
+                bytes of a source are not those that were saved.
             EnvironmentFailure: HT118 a source became shorter, HT901 disk full.
         """
         with (
@@ -67,6 +68,7 @@ class Writer:
                 file.send(buffer, len(part))
             for step, data in _read_ahead(ahead, self._steps(reader, targets)):
                 self._put(file, step.target, data)
+            reader.verify()
             return {"sha256": file.finish(), "size": file.size}
 
     def _steps(self, reader: Reader, targets: Sequence[Target]) -> Iterator[_Step]:

@@ -53,3 +53,14 @@ def test_peft_names() -> None:
     assert is_adapted("base_model.model.x.q_proj.base_layer.weight")
     assert is_adapted("x.q_proj.lora_A.default.weight")
     assert not is_adapted("model.layers.0.self_attn.q_proj.weight")
+
+
+def test_a_model_that_is_there_twice() -> None:
+    twice = [f"{prefix}.{name}" for prefix in ("model", "ema") for name in MODEL]
+    with pytest.raises(ValueError, match=r"2 times: as ema\.\* and model\.\*"):
+        cleaned(twice, MODEL)
+    masters = [f"optimizer.fp32.{name}" for name in MODEL]
+    wrapped = [f"model.{name}" for name in MODEL]
+    assert cleaned([*wrapped, *masters], MODEL).keys() == set(MODEL)
+    assert cleaned([*MODEL, *masters], MODEL).keys() == set(MODEL)
+    assert cleaned([*MODEL, "optimizer.state.x"], MODEL).keys() == set(MODEL)

@@ -14,6 +14,7 @@ from test_ingest_refusals import refused
 from trainer_dirs import model_of
 
 from hubtools.checkpoint.ingesting.ingest import ingest, plan_ingest
+from hubtools.release.ingested import is_ingested
 
 ALPHA = 16.0
 
@@ -106,3 +107,86 @@ def test_half_an_adapter(tuned: Path, tmp_path: Path, here: Any, lost: str) -> N
         del tensors[name]
     save_file(tensors, file)
     refused("HT172", lambda: here(run, lora_alpha=ALPHA, check=True))
+
+
+def with_base(tuned: Path, tmp_path: Path) -> Path:
+    """A copy of the run's `actor`, its base saved whole in `huggingface/`."""
+    run = Path(shutil.copytree(tuned, tmp_path / "run"))
+    actor = run / "global_step_7/actor"
+    model_of("llama").save_pretrained(actor / "huggingface")
+    return actor
+
+
+def test_a_whole_base_beside_the_factors(tuned: Path, tmp_path: Path, here: Any) -> None:
+    actor = with_base(tuned, tmp_path)
+    shutil.rmtree(actor / "lora_adapter")
+    for place in (actor.parents[1], actor.parent, actor, actor / "huggingface"):
+        refused("HT172", lambda place=place: plan_ingest(place), "base")
+        assert is_ingested(place)
+    assert here(actor, lora_alpha=ALPHA, check=True)["report"]["kind"] == "adapter"
+    refused("HT172", lambda: plan_ingest(actor / "huggingface", lora_alpha=ALPHA))
+
+
+def test_a_whole_base_below_the_adapter(tuned: Path, tmp_path: Path) -> None:
+    actor = with_base(tuned, tmp_path)
+    for file in actor.glob("*.pt"):
+        file.unlink()
+    shutil.copytree(actor / "huggingface", actor / "merged")
+    for name in ("huggingface", "merged"):
+        error = refused("HT172", lambda name=name: plan_ingest(actor / name), "untrained base")
+        assert error.next.endswith("actor/lora_adapter -o OUT --lora-alpha ALPHA")
+        assert is_ingested(actor / name)
+    (actor / "lora_adapter" / "adapter_config.json").unlink()
+    refused("HT172", lambda: plan_ingest(actor), "untrained base")
+
+
+def test_unreadable_shards_beside_a_whole_model(tuned: Path, tmp_path: Path) -> None:
+    actor = with_base(tuned, tmp_path)
+    shutil.rmtree(actor / "lora_adapter")
+    for file in actor.glob("model_*.pt"):
+        file.write_bytes(b"scribbled")
+    refused("HT172", lambda: plan_ingest(actor), "cannot tell")
+
+
+def test_a_whole_fine_tune_beside_its_shards(trained: Path, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(trained / "fsdp1", tmp_path / "run"))
+    whole = run / "global_step_7/actor/huggingface"
+    model_of("llama").save_pretrained(whole)
+    for place in (run, whole):
+        job = plan_ingest(place)
+        assert (job.kind, job.source.kind) == ("full", "safetensors")
+    assert not is_ingested(whole)
+
+
+@pytest.mark.parametrize("alpha", [float("nan"), float("inf"), -1.0, 1e300])
+def test_alpha_that_is_none(tuned: Path, alpha: float) -> None:
+    refused("HT172", lambda: plan_ingest(tuned, lora_alpha=alpha), "is no lora_alpha")
+
+
+def test_a_checkpoint_of_trainer_with_fsdp_and_peft(tmp_path: Path, here: Any) -> None:
+    import torch.distributed.checkpoint as dcp
+    from peft import LoraConfig, get_peft_model
+
+    step = tmp_path / "checkpoint-5"
+    model = get_peft_model(
+        model_of("llama"), LoraConfig(r=4, lora_alpha=12, target_modules=["q_proj"])
+    )
+    model.save_pretrained(step)
+    folder = step / "pytorch_model_fsdp_0"
+    dcp.save({"model": model.state_dict()}, checkpoint_id=str(folder), no_dist=True)
+    refused("HT165", lambda: plan_ingest(step), "adapter already")
+    (step / "adapter_model.safetensors").unlink()
+    assert here(step)["report"]["kind"] == "adapter"
+    written = json.loads((tmp_path / "out" / "adapter_config.json").read_text())
+    assert written == json.loads((step / "adapter_config.json").read_text())
+    refused("HT172", lambda: here(step, lora_alpha=3.0, check=True), "12")
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
+def test_factors_that_are_no_floats(tuned: Path, tmp_path: Path, here: Any, kind: Any) -> None:
+    from safetensors.torch import save_file
+
+    run = Path(shutil.copytree(tuned, tmp_path / "run"))
+    file = run / "global_step_7/actor/lora_adapter/adapter_model.safetensors"
+    save_file({name: tensor.to(kind) for name, tensor in load_file(file).items()}, file)
+    refused("HT172", lambda: here(run, lora_alpha=ALPHA, check=True), "stored so")

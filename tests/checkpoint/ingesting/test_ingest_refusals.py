@@ -6,6 +6,7 @@ import json
 import os
 import random
 import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -280,3 +281,97 @@ def test_scribbles_in_a_metadata_file_are_an_error_or_harmless(copied: Copy, see
         except CheckError as error:
             caught += error.id == "HT168"
     assert caught > 5
+
+
+def pickled(folder: Path, change: Callable[[str, Any], Any], **config: Any) -> Path:
+    """A directory with a pickle of the model whose tensors `change` has changed."""
+    save_side_files(folder, "llama")
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **config}))
+    state = {name: change(name, tensor) for name, tensor in model_of("llama").state_dict().items()}
+    torch.save(state, folder / "pytorch_model.bin")
+    return folder
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.bool, torch.float8_e4m3fn])
+def test_numbers_of_another_kind(tmp_path: Path, here: Any, kind: Any) -> None:
+    run = pickled(tmp_path / "run", lambda name, t: t.to(kind) if "q_proj" in name else t)
+    for dtype in (None, "float32"):
+        refused("HT171", lambda dtype=dtype: here(run, dtype=dtype, check=True), "q_proj", "2 ")
+
+
+def test_four_bits_are_refused_by_name(tmp_path: Path, here: Any) -> None:
+    run = tmp_path / "run"
+    model_of("llama").save_pretrained(run)
+    file = run / "model.safetensors"
+    length = int.from_bytes(file.read_bytes()[:8], "little")
+    header = json.loads(file.read_bytes()[8 : 8 + length])
+    entry = header["lm_head.weight"]
+    entry["dtype"], entry["shape"] = "F4", [entry["shape"][0], entry["shape"][1] * 8]
+    text = json.dumps(header).encode()
+    file.write_bytes(len(text).to_bytes(8, "little") + text + file.read_bytes()[8 + length :])
+    refused("HT171", lambda: here(run, check=True), "lm_head.weight is F4")
+
+
+def test_a_dtype_that_is_offered_is_taken(tmp_path: Path, here: Any) -> None:
+    run = pickled(tmp_path / "run", lambda _, tensor: tensor, dtype="float64")
+    refused("HT170", lambda: here(run, check=True), "--dtype float64")
+    assert here(run, dtype="float64", check=True)["report"]["dtypes_out"].keys() == {"F64"}
+
+
+def test_auto_is_no_dtype(tmp_path: Path, here: Any) -> None:
+    run = pickled(tmp_path / "run", lambda _, tensor: tensor, dtype="auto")
+    here(run)
+    assert json.loads((tmp_path / "out/config.json").read_text())["dtype"] == "float32"
+
+
+def flipped(file: Path) -> None:
+    """One bit of the largest tensor is another one."""
+    with zipfile.ZipFile(file) as archive:
+        record = max(
+            (r for r in archive.infolist() if "/data/" in r.filename), key=lambda r: r.file_size
+        )
+    data = bytearray(file.read_bytes())
+    at = record.header_offset + 26
+    name, extra = (int.from_bytes(data[i : i + 2], "little") for i in (at, at + 2))
+    data[at + 4 + name + extra + record.file_size // 2 // 4 * 4 + 1] ^= 0x10
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("run", ["fsdp1", "columns"])
+def test_bits_that_rotted(copied: Copy, tmp_path: Path, here: Any, run: str) -> None:
+    step = copied(run)
+    flipped(rank_file(step, 1))
+    refused("HT168", lambda: here(step, dtype="float32"), "CRC-32")
+    assert not (tmp_path / "out/model.safetensors").exists()
+
+
+def test_a_file_saved_without_checksums(tmp_path: Path, here: Any) -> None:
+    torch.serialization.set_crc32_options(False)
+    try:
+        run = pickled(tmp_path / "run", lambda _, tensor: tensor)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    here(run, dtype="float32")
+
+
+def test_a_step_that_was_interrupted_is_named(copied: Copy) -> None:
+    run = copied("fsdp1")
+    later = Path(shutil.copytree(run / "global_step_7", run / "global_step_14"))
+    (later / "actor/model_world_size_4_rank_3.pt").unlink()
+    error = refused("HT166", lambda: plan_ingest(run), "global_step_7", "global_step_14 (not whole")
+    assert error.next.endswith("global_step_7 -o OUT")
+    shutil.rmtree(later / "actor")
+    refused("HT166", lambda: plan_ingest(run), "global_step_14 (not whole: no weights)")
+    later.rename(run / "global_step_2")  # an old step, whose weights the trainer deleted
+    assert plan_ingest(run).step == 7
+
+
+def test_an_output_that_is_there_leaves_nothing(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    link = tmp_path / "home/link"
+    link.symlink_to("nowhere")
+    for place in (link, tmp_path / "home", tmp_path / "home/.."):
+        with pytest.raises(UsageError, match="HT120"):
+            ingest(trained / "fsdp1", place, dtype="float32", log=tmp_path / "log")
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "home", link]
