@@ -147,7 +147,7 @@ def adapter_folder(path: Path) -> Path:
     """`path`, or its only sub-directory that holds an adapter.
 
     Raises:
-        UsageError: HT152 several.
+        UsageError: HT152 several, or other checkpoints beside it.
         CheckError: HT112 none.
     """
     if (path / CONFIG).is_file():
@@ -169,6 +169,17 @@ def adapter_folder(path: Path) -> Path:
             where=str(path),
             detail=("Nothing was written.",),
             next=f"ls {path}",
+        )
+    others = {file.parent for file in path.glob("*/config.json")} - set(inside)
+    others |= {path} if (path / "config.json").is_file() else set()
+    if others:
+        names = ", ".join(sorted("a model of its own" if o == path else o.name for o in others))
+        raise UsageError(
+            "HT152",
+            f"{path.name} holds the adapter {inside[0].name}, and also {names}",
+            where=str(path),
+            detail=("Nothing was written.",),
+            next=f"name the one that is meant, for example {inside[0]}",
         )
     return inside[0]
 

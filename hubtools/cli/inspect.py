@@ -43,7 +43,8 @@ _REPO = re.compile(r"(?:hf://)?(?:models/)?([\w.-]+/[\w.-]+)(?:@([\w./-]+))?")
 @with_output
 def command(output: Output, target: str, base: str | None, hub: str | None) -> None:
     """Parse, call, print."""
-    if Path(target).expanduser().exists():
+    path = Path(target).expanduser()
+    if path.exists() or target.startswith((".", "/", "~")):
         _directory(output, target, base, hub)
     elif base is not None:
         raise click.UsageError("--base is for a directory: a repo is what it is.")

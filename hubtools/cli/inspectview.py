@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,14 @@ def print_description(
     if reader is not None:
         rows.append(("read", f"{size_words(reader.received)} in {reader.requests} parts"))
     output.table(["what", place], rows)
+    shards = description.shards
+    if reader is None and shards is not None and shards.kind in ("verl-fsdp", "dcp"):
+        alpha = (
+            " --lora-alpha ALPHA"
+            if any(one.name.endswith("lora_adapter") for one in description.inside)
+            else ""
+        )
+        output.note(f"next: hubtools ingest {shlex.quote(place)}{alpha} -o OUT")
     for finding in description.findings:
         if finding.level != "error":  # the error that follows tells them all
             _print(output, finding)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -38,7 +40,7 @@ Engine = Literal["stream", "peft"]
     metavar="ADAPTER...",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
 )
 @click.option(
     "--base",
@@ -57,7 +59,7 @@ Engine = Literal["stream", "peft"]
 @click.option(
     "--keep-tied",
     is_flag=True,
-    help="Leave input and output embedding one tensor, as PEFT does, whatever was trained.",
+    help="Leave input and output embedding one tensor where PEFT does: neither was trained whole.",
 )
 @click.option(
     "--base-is-residual",
@@ -99,11 +101,11 @@ def command(
         raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
     options = MergeOptions(keep_tied, dtype, base_is_residual)
     with tempfile.TemporaryDirectory(prefix="hubtools-") as scratch:
-        opened = [open_adapter(path, Path(scratch)) for path in adapters]
+        opened = [open_adapter(_here(path), Path(scratch)) for path in adapters]
         place = _base(output, base, opened)
         plan = _plan(opened, place, options, engine)
         planned = plan.to_json()
-        mergeview.plan(output, adapters, place, planned)
+        mergeview.plan(output, [adapter.path for adapter in opened], place, planned)
         if dry_run or out is None:
             output.result(SCHEMA, {"plan": planned, "dry_run": True})
             output.note("Dry run: nothing was written.")
@@ -114,6 +116,31 @@ def command(
         data["talk"] = None if no_talk else job.talk()
     output.result(SCHEMA, {"plan": planned, "dry_run": False, "out": str(out), **data})
     output.line(str(out))
+
+
+def _here(path: Path) -> Path:
+    """An adapter's directory; one that is only on the Hub has to be fetched first.
+
+    Raises:
+        UsageError: HT112 no such directory.
+    """
+    if path.is_dir():
+        return path
+    repo = re.fullmatch(r"([\w.-]+/([\w.-]+))(?:@([\w./-]+))?", str(path))
+    fix = f"ls {shlex.quote(str(path.absolute().parent))}"
+    if repo and not path.parent.is_dir():
+        revision = f" --revision {repo[3]}" if repo[3] else ""
+        fix = (
+            f"hf download {repo[1]}{revision} --local-dir {repo[2]}"
+            f"  # if it is on the Hub; then: hubtools merge {repo[2]} …"
+        )
+    raise UsageError(
+        "HT112",
+        "not an adapter: there is no such directory here",
+        where=str(path),
+        detail=("Nothing was written.",),
+        next=fix,
+    )
 
 
 def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
@@ -177,6 +204,7 @@ class _Job:
         """Write OUT."""
         from hubtools.checkpoint.merging.merge import merge
 
+        again = self._out.exists()  # then it is checked, or refused
         with self._output.progress() as progress:
             result = merge(
                 self._named,
@@ -187,7 +215,7 @@ class _Job:
                 log=self._log,
                 progress=progress,
             )
-        mergeview.report(self._output, result)
+        mergeview.report(self._output, result, again=again)
         self._narrow = not {"BF16", "F16"}.isdisjoint(result["report"]["dtypes"])
         return result
 

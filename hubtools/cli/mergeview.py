@@ -30,11 +30,20 @@ def plan(output: Output, adapters: Sequence[Path], base: Path, data: Mapping[str
         output.note(f"  note: {note}")
 
 
-def report(output: Output, result: Mapping[str, Any]) -> None:
-    """What the merge did, by kind of module."""
+def report(output: Output, result: Mapping[str, Any], *, again: bool) -> None:
+    """What the merge did, by kind of module.
+
+    Args:
+        output: where to print.
+        result: of `merge`.
+        again: whether it was done before, and its files were only checked.
+    """
     facts = result["report"]
     moved = facts["moved_elements"] / facts["changed_elements"]
-    output.note(f"✓ merged  {facts['arithmetic']}; {moved:.1%} of the touched elements moved")
+    if again:
+        output.note("✓ as merged before: every file has the digest that was recorded")
+    mark = "  it was " if again else "✓ merged  "
+    output.note(f"{mark}{facts['arithmetic']}; {moved:.1%} of the touched elements moved")
     kinds = facts["kinds"]
     width = max(map(len, kinds), default=0)
     for kind, found in kinds.items():
@@ -65,7 +74,9 @@ def talk(output: Output, spoken: Mapping[str, Any]) -> None:
     Raises:
         CheckError: the first finding that is an error.
     """
-    if spoken["tokens"]:
+    if spoken["tokens"] and not spoken["text"].strip():
+        output.note(f"! loads   and answered {spoken['prompt']!r} with nothing to read")
+    elif spoken["tokens"]:
         output.note(f"✓ talks   {spoken['prompt']!r} → {spoken['text']!r}")
     else:
         output.note(f"✓ loads   and computes, in {spoken['dtype']}; it does not generate")

@@ -17,7 +17,9 @@ from other_types import save_other
 from our_merge import no_processes
 from zoo import Zoo
 
+from hubtools.cli import mergeview
 from hubtools.cli.merge import command
+from hubtools.cli.output import Output
 from hubtools.errors import CheckError, HubtoolsError, UsageError
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "merge.schema.json"
@@ -185,3 +187,91 @@ def changed(adapter: Path, path: Path, **fields: Any) -> Path:
     file = path / "adapter_config.json"
     file.write_text(json.dumps({**json.loads(file.read_bytes()), **fields}))
     return path
+
+
+def test_an_untrained_copy_is_neither_replaced_nor_nameless(zoo: Zoo) -> None:
+    base, adapter = zoo.pair("qwen2", "embedding")
+    plan = answer(adapter, "--base", base, "--dry-run")["plan"]
+    assert "" not in plan["kinds"]
+    assert plan["replaced"] == []
+
+
+def test_keep_tied_says_where_it_can_keep_nothing(zoo: Zoo, tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import load_file, save_file
+
+    base, plain = zoo.pair("qwen2", "plain")
+    adapter = tmp_path / "head"
+    shutil.copytree(plain, adapter)
+    config = json.loads((adapter / "adapter_config.json").read_bytes())
+    config["modules_to_save"] = ["lm_head"]
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    with safe_open(base / "model.safetensors", "pt") as file:
+        matrix = file.get_tensor("model.embed_tokens.weight")
+    tensors = load_file(adapter / "adapter_model.safetensors")
+    tensors["base_model.model.lm_head.weight"] = matrix * 2
+    save_file(tensors, adapter / "adapter_model.safetensors")
+    result = run(adapter, "--base", base, "--dry-run", "--keep-tied")
+    assert result.exit_code == 0, result.exception
+    assert "--keep-tied changes nothing here: one was trained whole" in result.stderr
+
+
+def test_another_base_than_the_configuration_names_is_told(zoo: Zoo, tmp_path: Path) -> None:
+    base, plain = zoo.pair("llama", "plain")
+    adapter = tmp_path / "adapter"
+    shutil.copytree(plain, adapter)
+    config = json.loads((adapter / "adapter_config.json").read_bytes())
+    other = zoo.base("qwen2", "float32")
+    config["base_model_name_or_path"] = str(other)
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    told = f"adapter_config.json names another base, {other}; it is merged into {base}"
+    assert told in answer(adapter, "--base", base, "--dry-run")["plan"]["notes"]
+    notes = answer(plain, "--base", base, "--dry-run")["plan"]["notes"]
+    assert not any("another base" in note for note in notes)
+
+
+def test_which_directory_was_taken_is_told_and_others_make_it_a_question(
+    zoo: Zoo, tmp_path: Path
+) -> None:
+    base, adapter = zoo.pair("llama", "plain")
+    run_folder = tmp_path / "run"
+    shutil.copytree(adapter, run_folder / "final")
+    story = run(run_folder, "--base", base, "--dry-run").stderr
+    assert f"Merge {run_folder / 'final'} into {base}" in story
+    shutil.copytree(base, run_folder / "whole")
+    error = failure(run_folder, "--base", base, "--dry-run")
+    assert (error.id, "whole" in error.message) == ("HT152", True)
+
+
+def test_an_adapter_that_is_only_on_the_hub_is_to_be_fetched() -> None:
+    error = failure("lab/lora@abc", "--dry-run")
+    assert error.id == "HT112"
+    assert error.next.startswith("hf download lab/lora --revision abc --local-dir lora")
+
+
+def test_a_second_merge_is_called_a_check(zoo: Zoo, tmp_path: Path) -> None:
+    base, adapter = zoo.pair("llama", "plain")
+    arguments = (adapter, "--base", base, "-o", tmp_path / "out", "--no-talk")
+    assert "✓ merged  " in run(*arguments).stderr
+    story = run(*arguments).stderr
+    assert "✓ as merged before: every file has the digest" in story
+    assert "✓ merged  " not in story
+
+
+def test_an_answer_of_nothing_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
+    spoken = {"tokens": [2], "text": " ", "prompt": "Hi", "findings": [], "dtype": "float32"}
+    mergeview.talk(Output(), spoken)
+    story = capsys.readouterr().err
+    assert "! loads   and answered 'Hi' with nothing to read" in story
+    assert "✓" not in story
+
+
+def test_no_alpha_in_a_trainers_step_names_ingest(zoo: Zoo, tmp_path: Path) -> None:
+    base, plain = zoo.pair("llama", "plain")
+    adapter = tmp_path / "lora_adapter"
+    shutil.copytree(plain, adapter)
+    config = json.loads((adapter / "adapter_config.json").read_bytes())
+    (adapter / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 0}))
+    error = failure(adapter, "--base", base, "--dry-run")
+    assert error.id == "HT116"
+    assert error.next == f"hubtools ingest {adapter} --lora-alpha ALPHA -o OUT, then merge OUT"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping
 
-from hubtools.checkpoint.adapter import Adapter
+from hubtools.checkpoint.adapter import Adapter, AdapterConfig
 from hubtools.checkpoint.merging.drafts import Draft, kind_of
 from hubtools.checkpoint.merging.places import Places
 from hubtools.checkpoint.merging.recipe import AddVector, Factor, LowRank, SetRows, Stored
@@ -49,8 +50,16 @@ def scaling_of(adapter: Adapter, module: str, rank: int, *shapes: Stored) -> flo
     scaling = config.scaling_of(module)
     if scaling == 0:
         why = f"{module}: lora_alpha is 0, so the merge would change nothing"
-        raise refuse("HT116", why, config.path, "write the alpha used in training there")
+        raise refuse("HT116", why, config.path, alpha_fix(config))
     return scaling
+
+
+def alpha_fix(config: AdapterConfig) -> str:
+    """Where the alpha of an adapter without one comes from; verl leaves 0 in its own."""
+    folder = config.path.parent
+    if folder.name != "lora_adapter":
+        return "write the alpha used in training there"
+    return f"hubtools ingest {shlex.quote(str(folder))} --lora-alpha ALPHA -o OUT, then merge OUT"
 
 
 def add_linear(draft: Draft, module: str, parts: Parts, adapter: Adapter, places: Places) -> None:

@@ -21,7 +21,7 @@ BIAS = "biases added in float32, rounded once"
 ROWS = "token rows replaced by trained ones"
 WHOLE = "tensors replaced by trained ones"
 PEFT = "computed by PEFT"
-CAST = "cast to another dtype, rounded once"
+CAST = "stored in another dtype, rounded once where that holds less"
 
 _LIBRARIES = {
     "numpy": ("numpy",),

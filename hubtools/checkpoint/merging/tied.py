@@ -76,7 +76,7 @@ class Sharing:
             return [name]
         twins = [member for member in group if member in self._whole]
         first = self._whole[twins[0]]
-        if not all(_same_bytes(first, self._whole[twin]) for twin in twins[1:]):
+        if not all(same_bytes(first, self._whole[twin]) for twin in twins[1:]):
             return [name]
         return group if name == twins[0] else []
 
@@ -115,7 +115,7 @@ def settle_ties(sketch: Sketch, *, keep: bool) -> None:
                 if draft.base is None:
                     del sketch.drafts[draft.name]
         else:
-            _untie(sketch, group)
+            _untie(sketch, group, keep=keep)
 
 
 def _keep(group: list[Draft]) -> None:
@@ -127,12 +127,16 @@ def _keep(group: list[Draft]) -> None:
         draft.kind = draft.kind or next((other.kind for other in group if other.kind), "")
 
 
-def _untie(sketch: Sketch, group: list[Draft]) -> None:
+def _untie(sketch: Sketch, group: list[Draft], *, keep: bool) -> None:
     said = everywhere(sketch.config, "tie_word_embeddings")
     sketch.edits.update(dict.fromkeys({"tie_word_embeddings", *said}, False))
     names = " and ".join(draft.name for draft in group)
     may_stay = all(_same_start(group[0], draft) for draft in group[1:])
     choice = "; --keep-tied keeps one, as PEFT merges" if may_stay else ""
+    if keep:
+        choice = (
+            "; --keep-tied changes nothing here: one was trained whole, and then PEFT writes both"
+        )
     sketch.note(
         f"{names} were one tensor; trained apart they are two now (tie_word_embeddings is false),"
         f" as in the adapter's forward pass{choice}"
@@ -154,7 +158,8 @@ def _named(adapter: Adapter, name: str) -> bool:
     return any(module == key or module.endswith(f".{key}") for key in keys)
 
 
-def _same_bytes(a: Stored, b: Stored) -> bool:
+def same_bytes(a: Stored, b: Stored) -> bool:
+    """Whether two stored tensors are one: dtype, shape and every value."""
     if (a.entry.dtype, a.entry.shape) != (b.entry.dtype, b.entry.shape):
         return False
     with a.path.open("rb") as first, b.path.open("rb") as second:
