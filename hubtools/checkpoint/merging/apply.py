@@ -26,7 +26,7 @@ from hubtools.checkpoint.merging.refusals import (
     trained_on,
 )
 from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors
-from hubtools.checkpoint.merging.tied import Sharing
+from hubtools.checkpoint.merging.tied import Sharing, same_bytes
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary
 from hubtools.checkpoint.merging.ways import needs_peft
 from hubtools.checkpoint.names import NameMap
@@ -152,7 +152,8 @@ class _Application:
             for member in self._sketch.group(target):
                 draft = self._sketch.drafts[member]
                 self._require_alike(draft, stored)
-                draft.start_from(stored)
+                if not same_bytes(draft.source, stored):
+                    draft.start_from(stored, kind_of(name))
 
     def _set_whole(self, name: str, stored: Stored, sharing: Sharing) -> None:
         if self._places.find(name, self._adapter) is None and adopt_head(

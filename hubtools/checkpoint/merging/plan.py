@@ -33,6 +33,7 @@ from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors, read_ten
 from hubtools.checkpoint.merging.tied import declare_ties, settle_ties
 from hubtools.checkpoint.merging.vocabulary import follow_rows
 from hubtools.checkpoint.merging.ways import require_streamable
+from hubtools.checkpoint.namedbase import in_use, other_base
 from hubtools.checkpoint.names import NameMap, name_map
 from hubtools.checkpoint.shards import Weights, read_weights
 
@@ -163,6 +164,11 @@ def require_sixteen_bits(draft: Sketch, adapters: Sequence[Adapter]) -> None:
             'Or publish the adapter unmerged, for use over the quantised base: kind = "adapter".',
         )
     for adapter in adapters:
+        other = other_base(adapter.config, **in_use(draft.base))
+        if other:
+            draft.note(
+                f"adapter_config.json names another base, {other}; it is merged into {draft.base}"
+            )
         if _QUANTISED_NAME.search(adapter.config.base):
             draft.note(
                 f"the adapter names a quantised base ({adapter.config.base}); it is merged into"
