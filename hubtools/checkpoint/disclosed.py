@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Literal
 
 from hubtools.checkpoint.carry import belongs
 from hubtools.checkpoint.found import Found
@@ -18,9 +19,10 @@ from hubtools.checkpoint.texts import texts
 from hubtools.checkpoint.trainer import STATE
 from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError, Finding
+from hubtools.sizes import size_words
 
 ARGUMENTS = "training_args.bin"
-TEXT_LIMIT = 8 << 20
+TEXT_LIMIT = 32 << 20
 OTHER_LIMIT = 256 << 10
 Scan = Callable[[str, str], list[Finding]]
 """(name, text) → findings of secrets, without the secrets themselves."""
@@ -99,12 +101,12 @@ def metadata_leaks(
     name: str, metadata: Mapping[str, str], *, scan: Scan | None = None
 ) -> Iterator[Leak]:
     """What the texts in the header of a weight file give away."""
-    places = [(f"__metadata__/{key[:80]}", text) for key, text in metadata.items()]
+    places = [(f"__metadata__{place}", text) for place, text in texts(dict(metadata))]
     yield from _values(name, places, True, scan)
 
 
 def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> list[Finding]:
-    """HT175 for every leak in what a release would publish.
+    """HT175 for every leak in what a release would publish, HT182 for a text too large to scan.
 
     Configs count as they are published: a local path that is rewritten is none.
 
@@ -114,8 +116,12 @@ def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> l
         revision: its commit.
     """
     leaks: list[Leak] = []
+    unread: list[Finding] = []
     for name, path in sorted(files.items()):
-        if is_text(name) and path.is_file() and path.stat().st_size <= TEXT_LIMIT:
+        size = path.stat().st_size if is_text(name) and path.is_file() else 0
+        if size > TEXT_LIMIT:
+            unread.append(_not_scanned(name, size, path, published=True))
+        elif size:
             data = path.read_bytes()
             try:
                 data = published_config(name, data, base=base, revision=revision) or data
@@ -123,13 +129,13 @@ def published_leaks(files: Mapping[str, Path], *, base: str, revision: str) -> l
                 continue  # no JSON object: HT106 tells
             leaks += text_leaks(name, data, published=True)
     roots = {name: path.parents[name.count("/")] for name, path in files.items()}
-    return [leak_finding(leak, root=roots[leak.file]) for leak in leaks]
+    return [*unread, *(leak_finding(leak, root=roots[leak.file]) for leak in leaks)]
 
 
 def find_leaks(
     found: Found, kind: str, *, scan: Scan | None, public: bool
 ) -> tuple[list[Leak], list[Finding]]:
-    """What a directory gives away, and HT180 for a pickle that could not be read.
+    """What a directory gives away, and HT180 or HT182 for what could not be read.
 
     Args:
         found: the directory.
@@ -144,16 +150,21 @@ def find_leaks(
         folder, _, last = name.rpartition("/")
         near = folder in folders or (public and name.count("/") < 3)
         published = public or belongs(last, kind) or last == "README.md"
-        if near and last == ARGUMENTS:
+        text = last == ARGUMENTS or ((published or last == STATE) and is_text(last))
+        if not near or not text:
+            if scan is not None and name not in found.holes and may_hold_secrets(name, size):
+                leaks += _secrets(root / name, name, scan, published=public)
+        elif name in found.holes or (size > TEXT_LIMIT and last != ARGUMENTS):
+            published = published and last != ARGUMENTS
+            unread.append(_not_scanned(name, size, root / name, published=published))
+        elif last == ARGUMENTS:
             try:
                 leaks += pickle_leaks(root / name, name, published=public, scan=scan)
             except CheckError as error:
                 unread.append(replace(as_finding(error), level="warning"))
-        elif near and (published or last == STATE) and is_text(last) and size <= TEXT_LIMIT:
+        else:
             data = (root / name).read_bytes()
             leaks += text_leaks(name, data, published=published, scan=scan)
-        elif scan is not None and may_hold_secrets(name, size):
-            leaks += _secrets(root / name, name, scan, published=public)
     for name, header in found.stored.headers.items():
         leaks += metadata_leaks(name, header.metadata, scan=scan)
     for info in found.stored.ggufs:
@@ -168,6 +179,14 @@ def _secrets(path: Path, name: str, scan: Scan, *, published: bool) -> Iterator[
         return
     for finding in scan(name, data.decode("utf-8", errors="replace")):
         yield _secret(finding, name, finding.where.rpartition(":")[2], published)
+
+
+def _not_scanned(name: str, size: int, place: Path, *, published: bool) -> Finding:
+    """A text that may give anything away."""
+    level: Literal["warning", "info"] = "warning" if published else "info"
+    message = f"{name} was not read and not scanned for leaks: {size_words(size)} are too many"
+    fix = f"make {name} smaller, or look through it yourself before you publish it"
+    return Finding("HT182", level, message, where=str(place), next=fix if published else "")
 
 
 def _beside(found: Found) -> list[str]:

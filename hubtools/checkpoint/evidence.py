@@ -16,6 +16,7 @@ from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.checkpoint.stored import SHARD
 
 _FRONT = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
+_FRONT_LIMIT = 64 << 10  # the YAML reader takes seconds for a megabyte
 _RECORD_LIMIT = 32 << 20
 
 
@@ -69,7 +70,7 @@ def named_base(found: Found) -> tuple[str, str, str]:
 
 
 def _front_matter_base(text: str) -> str:
-    front = _FRONT.match(text)
+    front = _FRONT.match(text[:_FRONT_LIMIT])
     if front is None or "base_model" not in front[1]:
         return ""
     import yaml

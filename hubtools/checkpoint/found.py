@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +36,7 @@ class Found:
     Args:
         files: name → bytes.
         complete: whether `files` is all of them.
+        holes: names of texts whose content is not there, as in a mirror of a repo.
         stored: the headers of its weights.
         home: where configuration and tokenizer lie: the directory, or beside a trainer's shards.
         inside: checkpoints in folders below.
@@ -51,6 +52,7 @@ class Found:
     shards: TrainerShards | None
     home: Path
     inside: tuple[Inside, ...]
+    holes: Collection[str] = ()
     configs: dict[str, dict[str, Any]] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     adapter: AdapterConfig | None = None
@@ -63,12 +65,13 @@ class Found:
         return [name for name in self.files if _PICKLED.fullmatch(name)]
 
 
-def find(path: Path, *, pickles: bool) -> Found:
+def find(path: Path, *, pickles: bool, holes: Collection[str] = ()) -> Found:
     """Read a directory, or one file as if it were alone.
 
     Args:
         path: an existing file or directory.
         pickles: whether to read what pickles say of their tensors.
+        holes: names of texts that are not to be read.
     """
     root, shards = path, None
     inside: tuple[Inside, ...] = ()
@@ -79,7 +82,7 @@ def find(path: Path, *, pickles: bool) -> Found:
     else:
         root, files, complete = path.parent, {path.name: path.stat().st_size}, True
     home = _home(root, files, shards)
-    found = Found(root, files, complete, read_stored(root, files), shards, home, inside)
+    found = Found(root, files, complete, read_stored(root, files), shards, home, inside, holes)
     found.problems += found.stored.problems
     _read_texts(found)
     if pickles:
@@ -89,17 +92,19 @@ def find(path: Path, *, pickles: bool) -> Found:
 
 def _read_texts(found: Found) -> None:
     root, problems = found.root, found.problems
+    there = found.files.keys() - set(found.holes)
     for name in _CONFIGS:
-        if name in found.files:
+        if name in there:
             found.configs[name] = _tried(read_object, root / name, problems) or {}
     found.config = found.configs.get("config.json", {})
     if found.home != root:
         found.config = _tried(read_object, found.home / "config.json", problems) or {}
-    if STATE in found.files:
+    if STATE in there:
         found.trainer = _tried(read_trainer_state, root, problems)
     if adapters.CONFIG in found.files:
         unread = AdapterConfig(root / adapters.CONFIG, "", 0, 0.0, False, (), "", "", {})
-        found.adapter = _tried(read_adapter_config, root, problems) or unread
+        read = _tried(read_adapter_config, root, problems) if adapters.CONFIG in there else None
+        found.adapter = read or unread
 
 
 def _read_pickles(found: Found) -> None:

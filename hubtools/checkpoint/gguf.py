@@ -18,7 +18,8 @@ from typing import IO, Any
 from hubtools.errors import CheckError
 
 HEADER_LIMIT = 256 << 20
-_COUNT_LIMIT = 1_000_000
+_COUNT_LIMIT = 100_000
+_STRING_LIMIT = 2_000_000  # in all arrays; the largest vocabularies have 800 000 with their merges
 _ALIGNMENT = 32
 _NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
@@ -166,6 +167,7 @@ class _Reader:
     def __init__(self, stream: IO[bytes]) -> None:
         self.stream = stream
         self.position = 0
+        self.strings = 0
 
     def take(self, count: int) -> bytes:
         """The next `count` bytes."""
@@ -198,7 +200,9 @@ class _Reader:
         if inner in _NUMBERS:
             self.take(count * struct.calcsize(f"<{_NUMBERS[inner]}"))
         elif inner == _STRING:
-            for _ in range(_few(count, 16 * _COUNT_LIMIT)):
+            self.strings += count
+            _few(self.strings, _STRING_LIMIT)
+            for _ in range(count):
                 self.take(self.number("Q"))
         else:
             raise ValueError(f"array of unknown type {inner}")

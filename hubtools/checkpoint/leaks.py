@@ -31,7 +31,7 @@ _STORE = re.compile(r"\b(?:s3|gs|hdfs|abfss?|oss|tos|viewfs|dbfs)://[\w.-]+/?" +
 _TENSORBOARD = re.compile(r"\b[A-Z][a-z]{2}\d{1,2}_\d\d-\d\d-\d\d_(?P<host>[A-Za-z0-9][\w.-]*)")
 _EVENTS = re.compile(r"\bevents\.out\.tfevents\.\d+\.(?P<host>[\w.-]{1,100}?)\.\d+\.\d+")
 _INTERNAL = re.compile(
-    r"\b(?=[a-z0-9.-]{0,80}[\d-])[a-z0-9][a-z0-9-]{0,62}(?:\.[a-z0-9-]{1,63}){0,6}"
+    r"(?<![\w.-])(?P<machine>[a-z0-9][a-z0-9.-]*)"
     r"\.(?:local|lan|internal|intranet|corp|cluster)\b"
     r"|\bip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3}\b"
     r"|(?<![\d.])(?:10\.\d{1,3}|192\.168|172\.(?:1[6-9]|2\d|3[01]))(?:\.\d{1,3}){2}(?!\.?\d)"
@@ -43,6 +43,8 @@ _RUN = re.compile(
 _EMAIL = re.compile(
     r"(?<![\w.+/:@-])(?!git@)[\w.+-]+@(?P<domain>[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,})\b"
 )
+_NUMBERED = re.compile(r"[\d-]")
+_NAME_LIMIT = 253
 _MANY = 200  # in one value or line; who has more knows by then
 _FIELDS: tuple[tuple[LeakKind, re.Pattern[str]], ...] = (
     ("user name", re.compile(r"(?i)/(?:user_?name|login|unix_user)$")),
@@ -105,7 +107,9 @@ def identity(text: str, pointer: str = "", host: str = "") -> Iterator[tuple[Lea
             found.append(span)
         return fresh
 
-    for kind, pattern in _PATTERNS:
+    for kind, pattern, needles in _PATTERNS:
+        if not any(needle in text for needle in needles):
+            continue
         for match in pattern.finditer(text):
             group = "host" if "host" in pattern.groupindex else 0
             if not _harmless(match) and new(match.span()):
@@ -118,21 +122,27 @@ def identity(text: str, pointer: str = "", host: str = "") -> Iterator[tuple[Lea
                 yield "host name", host
 
 
-_PATTERNS: tuple[tuple[LeakKind, re.Pattern[str]], ...] = (
-    ("host name", _TENSORBOARD),
-    ("host name", _EVENTS),
-    ("home path", _HOME),
-    ("local path", _LOCAL),
-    ("local path", _STORE),
-    ("run id", _RUN),
-    ("e-mail address", _EMAIL),
-    ("host name", _INTERNAL),
-)
+# Each with texts of which one is in every match: most texts have none, and finding out is quick.
+_PATTERNS: tuple[tuple[LeakKind, re.Pattern[str], tuple[str, ...]], ...] = (
+    ("host name", _TENSORBOARD, ("_",)),
+    ("host name", _EVENTS, ("tfevents",)),
+    ("home path", _HOME, ("/home/", "/root/", "Users")),
+    ("local path", _LOCAL, ("/",)),
+    ("local path", _STORE, ("://",)),
+    ("run id", _RUN, ("run-", "wandb.ai/", "neptune.ai/", "comet.com/", "dagshub.com/")),
+    ("e-mail address", _EMAIL, ("@",)),
+    ("host name", _INTERNAL, (
+        ".local", ".lan", ".int", ".corp", ".cluster", "ip-", "10.", "192.168.", "172.",
+    )),
+)  # fmt: skip
 
 
 def _harmless(match: re.Match[str]) -> bool:
     """Placeholders of documentation."""
     named = match.groupdict()
+    machine = named.get("machine")
+    if machine and (len(machine) > _NAME_LIMIT or not _NUMBERED.search(machine)):
+        return True  # a word of prose, or of code: hosts of a cluster are numbered
     user = named.get("unix") or named.get("windows")
     if user and _NOBODY.fullmatch(user):
         return True

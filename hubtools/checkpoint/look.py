@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from hubtools.checkpoint.carry import belongs
@@ -26,7 +27,9 @@ _VOCABULARIES = (
 _LEVELS = ("error", "warning", "info")
 
 
-def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Description:
+def look(
+    path: Path, *, scan: Scan | None = None, public: bool = False, holes: Collection[str] = ()
+) -> Description:
     """Describe a directory, or one safetensors or GGUF file.
 
     What is damaged becomes a finding of level `error`; the rest is described all the same.
@@ -36,6 +39,7 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
         scan: finds secrets in texts; left out, none are looked for.
         public: whether every file of it is published already, as in a repo on the Hub. Of a repo,
             pickles are not fetched and so not read.
+        holes: names of texts whose content is not there.
 
     Raises:
         CheckError: HT101 there is nothing at `path`.
@@ -43,7 +47,7 @@ def look(path: Path, *, scan: Scan | None = None, public: bool = False) -> Descr
     if not path.exists():
         parent = path.absolute().parent
         raise CheckError("HT101", "there is nothing here", where=str(path), next=f"ls {parent}")
-    found = find(path, pickles=not public)
+    found = find(path, pickles=not public, holes=holes)
     stored, files, config = found.stored, found.files, found.config
     how = None if found.adapter else quantisation(config, stored.entries)
     kind, evidence = decide(found, how)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from hubtools.checkpoint.disclosed import ARGUMENTS, is_text, may_hold_secrets
@@ -22,13 +23,14 @@ Read = Callable[[str, int, int], bytes]
 
 _FILES = 10_000
 _TEXT = 2 << 20
-_INDEX = 64 << 20
+_CONFIG = 64 << 20
+_CONFIGS = ("*config.json", "*.index.json", "trainer_state.json")
 _FIRST = 64 << 10
 _AT_ONCE = 8
 
 
-def mirror(files: Mapping[str, int], read: Read, into: Path) -> None:
-    """Lay out a repo's files below `into`.
+def mirror(files: Mapping[str, int], read: Read, into: Path) -> frozenset[str]:
+    """Lay out a repo's files below `into`; the names of texts too large to be fetched.
 
     Args:
         files: name → bytes.
@@ -47,6 +49,7 @@ def mirror(files: Mapping[str, int], read: Read, into: Path) -> None:
             raise _refused(f"a file name that leads elsewhere: {name!r}", name)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         list(pool.map(lambda name: _lay(into, name, files[name], read), files))
+    return frozenset(name for name, size in files.items() if size > (_whole(name, size) or size))
 
 
 def _lay(into: Path, name: str, size: int, read: Read) -> None:
@@ -67,10 +70,16 @@ def _known_part(name: str, size: int, read: Read) -> bytes:
         return _safetensors(name, size, read)
     if last.endswith(".gguf"):
         return _gguf(name, size, read)
-    limit = _INDEX if last.endswith(".index.json") else _TEXT
-    wanted = is_text(last) or last.endswith(".index.json") or last in (ARGUMENTS, "latest")
-    wanted = wanted or may_hold_secrets(name, size)
-    return read(name, 0, size) if wanted and 0 < size <= limit else b""
+    return read(name, 0, size) if 0 < size <= _whole(name, size) else b""
+
+
+def _whole(name: str, size: int) -> int:
+    """Up to which size a file is fetched whole; 0 for one that is not read."""
+    last = name.rpartition("/")[2]
+    if any(fnmatchcase(last, pattern) for pattern in _CONFIGS):
+        return _CONFIG
+    wanted = is_text(last) or last in (ARGUMENTS, "latest") or may_hold_secrets(name, size)
+    return _TEXT if wanted else 0
 
 
 def _safetensors(name: str, size: int, read: Read) -> bytes:

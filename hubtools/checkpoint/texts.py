@@ -65,4 +65,4 @@ def _children(item: Any) -> list[tuple[Any, Any]]:
 def _below(place: str, key: Any) -> str:
     if isinstance(key, Record) or key == "" or len(place) > _POINTER_LIMIT:
         return place
-    return f"{place}/{str(key).replace('~', '~0').replace('/', '~1')}"
+    return f"{place}/{str(key)[:_POINTER_LIMIT].replace('~', '~0').replace('/', '~1')}"

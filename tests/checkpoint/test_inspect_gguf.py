@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from pathlib import Path
 from typing import Any
 
@@ -145,3 +146,20 @@ def test_an_empty_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "x.gguf").touch()
     with pytest.raises(CheckError, match="HT179"):
         read_gguf(tmp_path / "x.gguf")
+
+
+def test_millions_of_empty_strings_are_not_walked(tmp_path: Path) -> None:
+    count = 4_000_000
+    text = struct.pack("<Q", 1) + b"x" + struct.pack("<IIQ", 9, 8, count) + bytes(8 * count)
+    file = tmp_path / "a.gguf"
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + text)
+    start = time.process_time()
+    with pytest.raises(CheckError, match="HT179") as caught:
+        read_gguf(file)
+    assert "make sense" in caught.value.detail[0]
+    assert time.process_time() - start < 1
+    half = struct.pack("<IIQ", 9, 8, count // 2) + bytes(4 * count)
+    pairs = b"".join(struct.pack("<Q", 1) + name + half for name in (b"x", b"y"))
+    file.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 0, 2) + pairs)
+    with pytest.raises(CheckError, match="HT179"):
+        read_gguf(file)

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from hubtools.checkpoint.disclosed import is_text, leak_finding, published_leaks, text_leaks
+from hubtools.checkpoint.disclosed import (
+    TEXT_LIMIT,
+    is_text,
+    leak_finding,
+    metadata_leaks,
+    published_leaks,
+    text_leaks,
+)
 from hubtools.checkpoint.leaks import identity
 from hubtools.checkpoint.look import look
 from hubtools.provenance.secrets import scan_text
@@ -226,3 +233,50 @@ def test_what_no_upload_takes_or_is_no_text_is_not_searched(tmp_path: Path, name
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_bytes(TOKEN.encode() + b"\0")
     assert look(tmp_path, scan=scan_text).leaks == ()
+
+
+def test_what_stands_in_keys_is_found(tmp_path: Path) -> None:
+    text = json.dumps({"mix": {"/home/ann/a.jsonl": 0.5, "host": {"x": 1}}, "ann@lab.org": 1})
+    found = list(text_leaks("config.json", text.encode(), published=True))
+    assert [(leak.kind, leak.value, leak.place) for leak in found] == [
+        ("e-mail address", "ann@lab.org", "/ (key)"),
+        ("home path", "/home/ann/a.jsonl", "/mix (key)"),
+    ]
+    header = {"/home/ann/in/a/header": "x"}
+    (leak,) = metadata_leaks("model.safetensors", header)
+    assert (leak.place, leak.value) == ("__metadata__/ (key)", "/home/ann/in/a/header")
+
+
+def test_a_text_too_large_to_scan_is_said_not_to_be_scanned(tmp_path: Path) -> None:
+    leak = "/home/ann/runs\n"
+    for size, found in ((TEXT_LIMIT - 100, True), (TEXT_LIMIT + 1, False)):
+        file = tmp_path / "README.md"
+        with file.open("w") as stream:
+            stream.write(leak)
+            stream.seek(size - len(leak))
+            stream.write(leak)
+        seen = look(tmp_path)
+        assert [leak.place for leak in seen.leaks] == (["1"] if found else [])
+        told = [f.level for f in seen.findings if "not scanned" in f.message]
+        assert told == ([] if found else ["warning"])
+        published = published_leaks({"README.md": file}, base="a/b", revision="0" * 40)
+        assert [finding.id for finding in published] == (["HT175"] if found else ["HT182"])
+
+
+@pytest.mark.parametrize(
+    "piece",
+    ["a-", "1.", "a@", "/home/", "-", "a.", "://", "/aa", "a.b", "b.local.", "sk-", "\\", "run-",
+     "C:\\Users\\", "events.out.tfevents.1", "Jan1_11-11-11_", "wandb.ai/", "10.1.1.", "ip-1-"],
+)  # fmt: skip
+def test_scanning_takes_time_in_proportion(piece: str) -> None:
+    text = (piece * (400_000 // len(piece)) + "@.local").encode()
+    start = time.process_time()
+    list(text_leaks("README.md", text, published=True, scan=scan_text))
+    assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize(
+    "text", ["node-7." + "a" * 300 + ".local", "sub.module.local", "x.internal"]
+)
+def test_what_is_no_host(text: str) -> None:
+    assert list(identity(text)) == []

@@ -76,6 +76,39 @@ def test_only_headers_and_small_texts_are_fetched(model: Path, tmp_path: Path) -
     assert big.stat().st_blocks == 0
 
 
+def test_large_configs_are_fetched_and_large_texts_are_said_to_be_unread(
+    made: Made, tmp_path: Path
+) -> None:
+    model = Path(shutil.copytree(made()[0], tmp_path / "model"))
+    config = '{"pad": "%s", "name_or_path": "/home/ann/tokenizer"}' % ("x" * (5 << 20))
+    (model / "tokenizer_config.json").write_text(config)
+    (model / "notes.md").write_text("/home/ann/x\n" * (1 << 18))
+    folder = Folder(model)
+    holes = mirror(folder.sizes, folder.read, tmp_path / "holes")
+    assert holes == {"notes.md"}
+    seen = look(tmp_path / "holes", public=True, holes=holes)
+    assert not seen.broken
+    assert ("tokenizer_config.json:/name_or_path") in [leak.where for leak in seen.leaks]
+    (unread,) = [finding for finding in seen.findings if finding.id == "HT182"]
+    assert unread.level == "warning"
+    assert "notes.md was not read" in unread.message
+    assert unread.next
+
+
+def test_a_configuration_that_was_not_fetched_is_not_called_damaged(
+    made: Made, tmp_path: Path
+) -> None:
+    model, adapter = made()
+    for path, name in ((model, "config.json"), (adapter, "adapter_config.json")):
+        copy = Path(shutil.copytree(path, tmp_path / path.name / "copy"))
+        (copy / name).write_bytes(bytes(100))
+        (copy / "trainer_state.json").write_bytes(bytes(100))
+        assert look(copy, public=True).broken
+        seen = look(copy, public=True, holes={name, "trainer_state.json"})
+        assert not seen.broken
+        assert {f.message.split()[0] for f in seen.findings} >= {name, "trainer_state.json"}
+
+
 def test_a_gguf_header_is_fetched_as_far_as_it_goes(tmp_path: Path) -> None:
     import gguf
     import numpy as np
