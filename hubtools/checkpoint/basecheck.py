@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from hubtools.checkpoint.carry import belongs
+from hubtools.checkpoint.modules import brings_code, own_modules
 from hubtools.digests import git_blob_sha1, sha256_file
 from hubtools.progress import Progress, silent
 
@@ -90,7 +91,13 @@ def check_base(
     }
     # Repos also hold their weights in other layouts, which a local copy need not have.
     there = {name for name in listing if not _is_weight(name) or _PARTS.fullmatch(name)}
-    names = sorted(name for name in {*here, *there} if belongs(name, "full"))
+    modules = own_modules(path)
+    code = brings_code(path)  # then any module may be part of it, here or there
+    names = sorted(
+        name
+        for name in {*here, *there}
+        if belongs(name, "full", modules) or (code and _is_module(name))
+    )
     alike = [n for n in names if n in here and n in listing and _size(here[n]) == listing[n].size]
     total, hashed = sum(listing[name].size for name in alike), 0
     differing: dict[str, str] = {}
@@ -125,6 +132,10 @@ def _verdict(
 
 def _is_weight(name: str) -> bool:
     return name.endswith((".safetensors", ".gguf"))
+
+
+def _is_module(name: str) -> bool:
+    return name.endswith(".py") and "/" not in name
 
 
 def _equal(file: Path, there: Listed) -> bool:

@@ -5,7 +5,7 @@ An allow-list, because run directories hold optimizer states, logs and caches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,6 +15,7 @@ from hubtools.checkpoint import adapter
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.links import require_inside
 from hubtools.checkpoint.merging.config_edits import edited
+from hubtools.checkpoint.modules import NAMED, own_modules
 from hubtools.checkpoint.shards import INDEX, read_weights
 from hubtools.errors import CheckError
 
@@ -28,10 +29,8 @@ _TOKENIZER = (
     "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "merges.txt",
 )  # fmt: skip
 _PROCESSOR = ("processor_config.json", "preprocessor_config.json", "video_preprocessor_config.json")
-# Code a model may bring along; training scripts have other names.
-_CODE = ("configuration_*.py", "modeling_*.py", "tokenization_*.py", "*processing_*.py")
 _LEGAL = ("LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*")
-_MODEL = ("config.json", "generation_config.json", *_CODE, *_PROCESSOR, *_LEGAL)
+_MODEL = ("config.json", "generation_config.json", *NAMED, *_PROCESSOR, *_LEGAL)
 
 
 def publishable_files(path: Path, kind: str) -> dict[str, Path]:
@@ -60,17 +59,20 @@ def publishable_files(path: Path, kind: str) -> dict[str, Path]:
         found = read_weights(path)
         weights = list(found.headers)
         own = (INDEX,) if found.index is not None else ()
-        others = _matching(path, (*own, *_MODEL, *_TOKENIZER))
+        others = _matching(path, (*own, *own_modules(path), *_MODEL, *_TOKENIZER))
     return dict(sorted({**others, **{name: path / name for name in weights}}.items()))
 
 
-def belongs(name: str, kind: str) -> bool:
+def belongs(name: str, kind: str, modules: Collection[str] = ()) -> bool:
     """Whether a file of this name may be part of a published checkpoint.
 
     Args:
         name: in the checkpoint, `/` between folders.
         kind: `adapter`, or anything else for a model.
+        modules: a model's `own_modules`, which may have any name.
     """
+    if kind != "adapter" and name in modules:
+        return True
     own: tuple[str, ...] = (INDEX, "*.safetensors", "*.gguf", *_MODEL)
     if kind == "adapter":
         own = (adapter.CONFIG, adapter.WEIGHTS, *_PROCESSOR, *_LEGAL)
@@ -126,7 +128,7 @@ def carried_files(adapters: Sequence[Path] | Path, base: Path) -> dict[str, Path
         CheckError: HT156 a link that would bring in a file from elsewhere.
     """
     folders = [adapters] if isinstance(adapters, Path) else adapters
-    files = _matching(base, _MODEL)
+    files = _matching(base, (*_MODEL, *own_modules(base)))
     theirs = _matching(base, _TOKENIZER)
     ours: dict[str, Path] = {}
     for folder in folders:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.carry import belongs
+from hubtools.checkpoint.modules import foreign_classes, mapped
 
 FILE_LIMIT = 20_000
 _OURS = ("README.md", ".gitattributes")  # the Hub makes the second one itself
@@ -85,24 +86,21 @@ def foreign_files(
     )
 
 
-def custom_code(files: Mapping[str, int], configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Python that loading this checkpoint would run: files here, and classes named in `auto_map`.
+def custom_code(
+    files: Collection[str], configs: Mapping[str, Mapping[str, Any]], modules: Iterable[str]
+) -> list[str]:
+    """Python that loading this checkpoint would run: its modules, and classes from other repos.
 
     Args:
-        files: name → bytes.
+        files: names of what is there.
         configs: file name → content of its JSON files.
+        modules: the model's `own_modules`.
     """
-    code = {name for name in files if name.endswith(".py") and "/" not in name}
-    code -= {name for name in code if _sort(name) != "other"}
+    code = set(modules)
     for file, fields in configs.items():
-        named = fields.get("auto_map")
-        for value in named.values() if isinstance(named, Mapping) else ():
-            for target in value if isinstance(value, list) else [value]:
-                if isinstance(target, str) and "--" in target:  # in another repo
-                    code.add(f"{target} ({file})")
-                elif isinstance(target, str):
-                    module = f"{target.partition('.')[0]}.py"
-                    code.add(module if module in files else f"{module} (named in {file}, missing)")
+        missing = [module for module in mapped({file: fields}) if module not in files]
+        code.update(f"{module} (named in {file}, missing)" for module in missing)
+        code.update(f"{target} ({file})" for target in foreign_classes(fields))
     return sorted(code)
 
 

@@ -14,6 +14,7 @@ from hubtools.checkpoint.carry import belongs
 from hubtools.checkpoint.found import Found
 from hubtools.checkpoint.identity import published_config
 from hubtools.checkpoint.leaks import Leak, identity
+from hubtools.checkpoint.modules import own_modules
 from hubtools.checkpoint.stored import as_finding
 from hubtools.checkpoint.texts import texts
 from hubtools.checkpoint.trainer import STATE
@@ -146,10 +147,11 @@ def find_leaks(
     leaks: list[Leak] = []
     unread: list[Finding] = []
     root, folders = found.root, {"", *_beside(found)}
+    modules = own_modules(root)
     for name, size in found.files.items():
         folder, _, last = name.rpartition("/")
         near = folder in folders or (public and name.count("/") < 3)
-        published = public or belongs(last, kind) or last == "README.md"
+        published = public or belongs(last, kind, modules) or last == "README.md"
         text = last == ARGUMENTS or ((published or last == STATE) and is_text(last))
         if not near or not text:
             if scan is not None and name not in found.holes and may_hold_secrets(name, size):

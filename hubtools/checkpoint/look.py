@@ -16,6 +16,7 @@ from hubtools.checkpoint.evidence import decide, named_base
 from hubtools.checkpoint.faults import faults
 from hubtools.checkpoint.found import Found, find
 from hubtools.checkpoint.jsonfile import read_object
+from hubtools.checkpoint.modules import own_modules
 from hubtools.checkpoint.quantised import Quantisation, parameters, quantisation
 from hubtools.checkpoint.steps import steps_of
 from hubtools.errors import CheckError
@@ -53,7 +54,7 @@ def look(
     kind, evidence = decide(found, how)
     base, revision, source = named_base(found)
     steps = steps_of(found.root, found.trainer) if path.is_dir() else ()
-    code = custom_code(files, found.configs)
+    code = custom_code(files, found.configs, own_modules(found.root))
     leaks, unread = find_leaks(found, kind, scan=scan, public=public)
     findings = [*found.problems, *unread, *faults(found, code, steps)]
     if public:
@@ -79,7 +80,7 @@ def look(
         parameters=_parameters(found, how),
         files=len(files),
         bytes=sum(files.values()),
-        foreign=foreign_files(files, kind, _own(found), [one.name for one in found.inside]),
+        foreign=foreign_files(files, kind, _own(found, kind), [one.name for one in found.inside]),
         code=tuple(code),
         tokenizer=_tokenizer(found, kind),
         chat_template=_has_template(found, kind),
@@ -107,9 +108,11 @@ def _weights(found: Found) -> dict[str, int]:
     return {name: found.files.get(name, 0) for name in names or found.pickles}
 
 
-def _own(found: Found) -> set[str]:
-    """Names of the weights, and of what lies beside a trainer's shards."""
+def _own(found: Found, kind: str) -> set[str]:
+    """Names of the weights, of a model's modules, and of what lies beside a trainer's shards."""
     names = set(_weights(found))
+    if kind != "adapter":
+        names |= set(own_modules(found.root))
     if found.shards is not None:
         names.add((found.shards.folder / ".metadata").relative_to(found.root).as_posix())
         beside = found.home.relative_to(found.root).as_posix()
