@@ -33,6 +33,8 @@ def test_one_command_publishes_an_adapter(
     assert 'inferred kind = "adapter" (adapter_config.json)' in done.err
     assert "inferred step s8 (trainer_state.json)" in done.err
     state = remote_state(hub, ["me/first"])["me/first"]
+    count = len(state["files"]) - (".gitattributes" in state["files"])
+    assert f"✓ attest    main/s8 {count}/{count} files of me/first" in done.err
     assert {"adapter_model.safetensors", "adapter_config.json", "README.md"} <= state[
         "files"
     ].keys()
