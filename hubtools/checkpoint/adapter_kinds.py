@@ -58,6 +58,8 @@ _REFUSED = {
     "kasa_config": ("KaSA", "it belongs to a base whose smallest singular values were cut off"),
     "megatron_config": ("Megatron's parallel layers", "its factors are those of another layout"),
 }
+KNOWN = _FOLLOWED | _THROUGH_PEFT.keys() | _REFUSED.keys()
+_PEFT = (0, 21)  # whose options these are
 _SAME_BASE = (True, False, None, "true", "gaussian", "eva", "orthogonal", "mica")
 _OTHER_BASE = {
     "pissa": "PiSSA",
@@ -112,6 +114,13 @@ def classify(config: AdapterConfig, *, base_is_residual: bool = False) -> Verdic
     return _refused_option(config) or _start(config, base_is_residual) or _option(config)
 
 
+def ignored_options(config: AdapterConfig) -> list[str]:
+    """Options of another program in a LoRA adapter, which PEFT drops when it loads it."""
+    if config.peft_type != "LORA":
+        return []
+    return sorted(name for name, value in config.fields.items() if value and name not in KNOWN)
+
+
 def is_training_state(tensor: str) -> bool:
     """Whether a tensor served training only: MonteCLoRA's sampler, VeLoRA's directions."""
     return _TRAINING_STATE.search(tensor) is not None
@@ -125,10 +134,16 @@ def _refused_option(config: AdapterConfig) -> Verdict | None:
         ):
             what, why = _REFUSED[name]
             return Verdict("refused", what, why, _UNMERGED)
-        if value and name not in _FOLLOWED and name not in _THROUGH_PEFT:
+        if value and name not in KNOWN and _newer(config):
             why = "this version does not know what it does to the arithmetic"
             return Verdict("refused", f"option {name}", why, _UNMERGED)
     return None
+
+
+def _newer(config: AdapterConfig) -> bool:
+    """Whether a PEFT wrote the file that may know options which this version does not."""
+    match = re.match(r"(\d{1,9})\.(\d{1,9})", str(config.fields.get("peft_version") or ""))
+    return match is not None and (int(match[1]), int(match[2])) > _PEFT
 
 
 def _start(config: AdapterConfig, base_is_residual: bool) -> Verdict | None:

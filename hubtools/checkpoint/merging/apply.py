@@ -16,7 +16,7 @@ from hubtools.checkpoint.merging.dense import (
 )
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of
 from hubtools.checkpoint.merging.experts import Pair, placed_by_names, through_names
-from hubtools.checkpoint.merging.heads import adopt_head
+from hubtools.checkpoint.merging.heads import adopt_head, relabel_head
 from hubtools.checkpoint.merging.places import Places
 from hubtools.checkpoint.merging.recipe import Stored
 from hubtools.checkpoint.merging.refusals import (
@@ -161,6 +161,8 @@ class _Application:
         ):
             return
         for draft in self._drafts(name, sharing.of_whole):
+            if relabel_head(self._sketch, self._adapter, draft, stored):
+                continue
             self._require_alike(draft, stored)
             draft.start_from(stored, kind_of(name))
             draft.ops.clear()

@@ -7,19 +7,20 @@ is asked (in a child process) what it means.
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter
+from hubtools.checkpoint.adapter_kinds import ignored_options
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.merging.apply import apply_adapter, asked_names
 from hubtools.checkpoint.merging.config_edits import effective, everywhere
 from hubtools.checkpoint.merging.drafts import Sketch, sketch
 from hubtools.checkpoint.merging.experts import questions
+from hubtools.checkpoint.merging.heads import require_filled
 from hubtools.checkpoint.merging.layout import lay_out
 from hubtools.checkpoint.merging.needs import needs_names
 from hubtools.checkpoint.merging.options import MergeOptions
@@ -94,14 +95,16 @@ def plan_merge(
         base: directory of the model they were trained on.
         options: default: none chosen.
         names: the base's name map, when an earlier plan already asked for it.
-        log: where the child process that asks transformers for names tells its story.
+        log: where the child process that asks transformers for names tells its story; None: a
+            file that stays only if an error names it.
 
     Raises:
         CheckError: HT110/HT150 an adapter that is refused or needs PEFT, HT111 a tensor of another
             type, HT112 a tensor without a place, HT113 another shape (wrong base), HT114 half an
             adapter, HT115 a base that arithmetic cannot change, HT116 alpha is 0, HT140 a
             vocabulary that does not fit, HT141 layers that cannot be replicated, HT142 token rows,
-            HT143 a tensor stored in pieces; HT10x unreadable files; as `name_map`.
+            HT143 a tensor stored in pieces, HT145 layers nobody has; HT10x unreadable files; as
+            `name_map`.
     """
     options = options or MergeOptions()
     draft = base_sketch(base)
@@ -115,11 +118,12 @@ def plan_merge(
     if names is not None:
         declare_ties(draft, names)
     for adapter, found in zip(adapters, tensors, strict=True):
-        require_stated(adapter, found, draft)
+        require_stated(adapter, found, draft, names)
         missing = apply_adapter(draft, adapter, found, names)
         if missing:
             total = len(found.modules) + len(found.whole)
             raise homeless(adapter.config, base, _kind(draft), missing, total)
+    require_filled(draft, log)
     settle_ties(draft, keep=options.keep_tied)
     follow_rows(draft, adapters[0].weights)
     change_dtype(draft, options)
@@ -169,6 +173,11 @@ def require_sixteen_bits(draft: Sketch, adapters: Sequence[Adapter]) -> None:
             draft.note(
                 f"adapter_config.json names another base, {other}; it is merged into {draft.base}"
             )
+        if ignored := ignored_options(adapter.config):
+            draft.note(
+                f"PEFT does not know, and leaves out, {', '.join(ignored)} of adapter_config.json;"
+                " so does this merge"
+            )
         if _QUANTISED_NAME.search(adapter.config.base):
             draft.note(
                 f"the adapter names a quantised base ({adapter.config.base}); it is merged into"
@@ -192,10 +201,7 @@ def _replicate(draft: Sketch, adapters: Sequence[Adapter]) -> None:
 def _ask(base: Path, tensors: Sequence[AdapterTensors], log: Path | None) -> NameMap:
     asked = {name for found in tensors for name in asked_names(found)}
     asked |= set(questions(module for found in tensors for module in found.modules))
-    if log is not None:
-        return name_map(base, sorted(asked), log)
-    with tempfile.TemporaryDirectory() as folder:
-        return name_map(base, sorted(asked), Path(folder) / "log")
+    return name_map(base, sorted(asked), log)
 
 
 def _kind(draft: Sketch) -> str:

@@ -15,18 +15,23 @@ from hubtools.checkpoint.merging.drafts import Sketch, module_of
 from hubtools.checkpoint.merging.refusals import incomplete, refuse
 from hubtools.checkpoint.merging.tensors import AdapterTensors, Part
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary, may_be_tied, named_vocabulary
+from hubtools.checkpoint.names import NameMap
 from hubtools.checkpoint.targets import ALL_LINEAR, announces
 
+_LAYERS = ("Linear", "Conv1D", "Conv1d", "Conv2d", "Conv3d", "Embedding")
 _NUMBER = re.compile(r"(?<=\.)\d+(?=\.)")
 
 
-def require_stated(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) -> None:
+def require_stated(
+    adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
+) -> None:
     """Compare an adapter's configuration with its tensors; note layers that have no factors.
 
     Args:
         adapter: the adapter.
         tensors: those of the adapter.
         sketch: of the result, its ties known.
+        names: the base's name map, if there is one: what a module is called in memory.
 
     Raises:
         CheckError: HT110 a pattern that cannot be used, HT111 factors, a magnitude or a bias that
@@ -34,7 +39,7 @@ def require_stated(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) ->
     """
     fields = adapter.config.fields
     _require_parts(adapter, tensors)
-    _require_announced(adapter, tensors, sketch)
+    _require_announced(adapter, tensors, sketch, names)
     modules = {module_of(name) for name in sketch.drafts}
     saved = {module_of(name) for name in tensors.whole}
     for key in _names(fields, "modules_to_save"):
@@ -42,13 +47,14 @@ def require_stated(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) ->
         expected = named_vocabulary(f"{key}.weight") or _within(key, modules)
         if expected and not _within(key, saved):
             raise _lost(adapter, f"modules_to_save names {key}")
-    matrices = _matrices(sketch)
+    matrices = _matrices(sketch, names)
+    now = [_now(module, names) for module in tensors.modules]
     for key in _names(fields, "target_modules"):
         # A tied output matrix is not stored, and may be a target all the same.
-        tied = named_vocabulary(f"{key}.weight") and may_be_tied(sketch)
+        tied = names is None and named_vocabulary(f"{key}.weight") and may_be_tied(sketch)
         places = [m for m in (*matrices, *([key] if tied else [])) if f".{m}".endswith(f".{key}")]
         expected = any(announces(adapter.config, module) for module in places)
-        if expected and not _within(key, [*tensors.modules, *saved]):
+        if expected and not _within(key, [*tensors.modules, *now, *saved]):
             raise _lost(adapter, f"target_modules names {key}")
     _note_layers(adapter, tensors, sketch, matrices)
     rows = fields.get("trainable_token_indices")
@@ -73,13 +79,16 @@ def _require_parts(adapter: Adapter, tensors: AdapterTensors) -> None:
                 raise incomplete(adapter.weights, f"{module} has no {part}, despite {option}")
 
 
-def _require_announced(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch) -> None:
+def _require_announced(
+    adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
+) -> None:
     """Refuse factors that PEFT would leave out: no forward pass of this adapter had them."""
     config = adapter.config
     strange = [
         module
         for module, parts in tensors.modules.items()
-        if {"A", "embedding_A"} & parts.keys() and not _announced(adapter, module, parts, sketch)
+        if {"A", "embedding_A"} & parts.keys()
+        and not _announced(adapter, module, parts, sketch, names)
     ]
     if strange:
         shown = ", ".join(strange[:3])
@@ -95,7 +104,13 @@ def _require_announced(adapter: Adapter, tensors: AdapterTensors, sketch: Sketch
         )
 
 
-def _announced(adapter: Adapter, module: str, parts: Mapping[Part, Any], sketch: Sketch) -> bool:
+def _announced(
+    adapter: Adapter,
+    module: str,
+    parts: Mapping[Part, Any],
+    sketch: Sketch,
+    names: NameMap | None,
+) -> bool:
     fields, weight = adapter.config.fields, f"{module}.weight"
     vocabulary = is_vocabulary(sketch, weight) or weight in sketch.tied
     if fields.get("ensure_weight_tying") and vocabulary:
@@ -103,11 +118,20 @@ def _announced(adapter: Adapter, module: str, parts: Mapping[Part, Any], sketch:
     if str(fields.get("target_modules")).lower() == ALL_LINEAR:
         if "embedding_A" in parts or named_vocabulary(weight):
             return False
-    return announces(adapter.config, module)
+    # An adapter of an older release may be announced by either name of a module.
+    return any(announces(adapter.config, name) for name in (module, _now(module, names)))
 
 
-def _matrices(sketch: Sketch) -> list[str]:
-    """Modules of the base that own a matrix, and are the same in memory: experts are stacked."""
+def _now(module: str, names: NameMap | None) -> str:
+    """What a module of an older release is called in memory today."""
+    weight = f"{module}.weight"
+    return module_of(names.asked.get(weight, weight)) if names else module
+
+
+def _matrices(sketch: Sketch, names: NameMap | None) -> list[str]:
+    """Modules of the base that own a matrix; by stored names without experts, which are stacked."""
+    if names is not None:
+        return [module for module, kind in names.modules.items() if kind in _LAYERS]
     return [
         module_of(name)
         for name, draft in sketch.drafts.items()

@@ -63,7 +63,11 @@ def follow_rows(sketch: Sketch, adapter: Path) -> None:
     Raises:
         CheckError: HT140 when a matrix or bias keeps the old number of rows.
     """
-    resized = {name: draft for name, draft in sketch.drafts.items() if draft.resized}
+    resized = {
+        name: draft
+        for name, draft in sketch.drafts.items()
+        if draft.resized and is_vocabulary(sketch, name)  # a head may have other labels
+    }
     if not resized:
         return
     rows = {draft.shape[0] for draft in resized.values()}
