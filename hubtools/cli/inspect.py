@@ -83,8 +83,8 @@ def _repo(output: Output, target: str, hub: str | None) -> None:
             progress(f"headers of {reader.repo}", reader.received, None, "bytes")
             return data
 
-        mirror(sizes, read, folder)
-        description = look(folder, scan=scan_text, public=True)
+        holes = mirror(sizes, read, folder)
+        description = look(folder, scan=scan_text, public=True, holes=holes)
     findings = tuple(_renamed(finding, str(folder), place) for finding in description.findings)
     _answer(output, place, replace(description, findings=findings), None, reader)
 

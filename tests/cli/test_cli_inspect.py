@@ -126,6 +126,23 @@ def test_a_broken_repo_is_named_by_its_id(inspect: Run, hub: LocalHub, tmp_path:
     assert f"at {value['place']}/model.safetensors" in done.stderr
 
 
+def test_a_repo_with_large_texts_is_sound_and_says_what_was_not_read(
+    inspect: Run, hub: LocalHub, models: Path, tmp_path: Path
+) -> None:
+    copy = Path(shutil.copytree(models / "base", tmp_path / "copy"))
+    text = json.dumps({"pad": "x" * (3 << 20), "name_or_path": "/home/ann/tokenizer"})
+    (copy / "tokenizer_config.json").write_text(text)
+    (copy / "log.md").write_text("x" * (3 << 20))
+    api = HfApi(endpoint=hub.url, token=hub.token)
+    api.create_repo("ann/large")
+    api.upload_folder(repo_id="ann/large", folder_path=copy)
+    value = answer(inspect("ann/large", "--json"))
+    assert "tokenizer_config.json:/name_or_path" in [leak["where"] for leak in value["leaks"]]
+    assert [f["id"] for f in value["findings"] if "log.md was not read" in f["message"]] == [
+        "HT182"
+    ]
+
+
 def test_a_base_that_is_what_it_is_said_to_be(inspect: Run) -> None:
     value = answer(inspect("base", "--base", "ann/base", "--json"))
     check = value["base_check"]
