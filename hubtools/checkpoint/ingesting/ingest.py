@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.ingesting.find import Source, find_source
-from hubtools.checkpoint.ingesting.lora import alpha_unknown, saved_alpha
+from hubtools.checkpoint.ingesting.lora import alpha_of, alpha_unknown, saved_alpha, written_config
 from hubtools.checkpoint.ingesting.side import config_folder, side_files
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.checkpoint.stamps import stamps_of
@@ -78,12 +78,17 @@ def plan_ingest(
         saved_alpha(source, lora_alpha)
     elif source.adapted and lora_alpha is None:
         raise alpha_unknown(source.files[0], source.folder, source.adapted)
-    adapter = source.kind == "lora" or lora_alpha is not None
+    written = written_config(source)
+    if written is not None and source.kind != "lora":
+        alpha_of(written, source.folder, lora_alpha)
+    adapter = source.kind == "lora" or lora_alpha is not None or written is not None
     side = side_files(source, base, "adapter" if adapter else "full")
     if not adapter:
         config_folder(run, source, base)
     kind: Literal["full", "adapter"] = "adapter" if adapter else "full"
-    return IngestJob(run, source, kind, source.step, (*source.files, *side.values()))
+    own = [written] if written is not None and source.kind != "lora" else []
+    small = [*side.values(), *own]
+    return IngestJob(run, source, kind, source.step, (*source.files, *small))
 
 
 def check_ingest(

@@ -15,6 +15,7 @@ from typing import Any
 
 from hubtools.checkpoint.adapter import CONFIG, WEIGHTS
 from hubtools.checkpoint.headers import read_header
+from hubtools.checkpoint.ingesting.beside import INNER
 from hubtools.checkpoint.ingesting.find import Source
 from hubtools.checkpoint.ingesting.keys import is_adapter_key, unwrapped
 from hubtools.checkpoint.ingesting.pieces import FLOATS, Piece, SourceTensor, covered, row_major
@@ -38,7 +39,9 @@ def saved_alpha(source: Source, given: float | None) -> float:
 
 def written_config(source: Source) -> Path | None:
     """The adapter_config.json that a trainer left beside the shards that hold the factors."""
-    near = (source.folder / CONFIG, source.folder.parent / CONFIG)
+    near = [source.folder / CONFIG]
+    if source.folder.name in INNER:  # users put merged models below an adapter
+        near.append(source.folder.parent / CONFIG)
     return next((file for file in near if file.is_file()), None)
 
 

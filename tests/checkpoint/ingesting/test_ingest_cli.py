@@ -84,6 +84,17 @@ def test_refusals(
     assert not (tmp_path / "out").exists()
 
 
+def test_the_way_out_of_a_choice_is_the_users_own_command(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = str(trained / "fsdp1"), str(tmp_path / "out")
+    value, _ = answer(capsys, run, "-o", out, code=3)
+    lossy, exact = value["error"]["next"], value["error"]["detail"][0]
+    assert lossy.startswith(f"hubtools ingest {run} -o {out} --dtype ")
+    assert exact.partition(": ")[2].startswith(f"hubtools ingest {run} -o {out} --dtype ")
+    answer(capsys, *exact.partition("hubtools ingest ")[2].split(), "--no-talk")
+
+
 def test_out_is_needed(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     value, _ = answer(capsys, str(trained / "fsdp1"), code=2)
     assert "--dry-run" in value["error"]["message"]

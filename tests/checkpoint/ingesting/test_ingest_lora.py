@@ -163,6 +163,7 @@ def test_alpha_that_is_none(tuned: Path, alpha: float) -> None:
     refused("HT172", lambda: plan_ingest(tuned, lora_alpha=alpha), "is no lora_alpha")
 
 
+@pytest.mark.filterwarnings("ignore:torch.distributed is disabled:UserWarning")
 def test_a_checkpoint_of_trainer_with_fsdp_and_peft(tmp_path: Path, here: Any) -> None:
     import torch.distributed.checkpoint as dcp
     from peft import LoraConfig, get_peft_model
