@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.errors import CheckError
+from hubtools.errors import CheckError, HubtoolsError
 from hubtools.sizes import size_words
 
 SCHEMA = "hubtools.ingest/1"
@@ -61,7 +62,20 @@ def command(
     if out is None and not dry_run:
         raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
     options = {"base": _base(output, base), "dtype": dtype, "lora_alpha": lora_alpha}
-    if dry_run or out is None:
+    try:
+        _run(output, run, None if dry_run else out, options, no_talk)
+    except HubtoolsError as error:
+        end = f" -o {shlex.quote(str(out))}" if out is not None else " --dry-run"
+        end = (f" --base {shlex.quote(base)}" if base else "") + end
+        error.next = error.next.replace(" -o OUT", end)
+        error.detail = tuple(text.replace(" -o OUT", end) for text in error.detail)
+        raise
+
+
+def _run(
+    output: Output, run: Path, out: Path | None, options: dict[str, Any], no_talk: bool
+) -> None:
+    if out is None:
         report = _check(run, options)
         _story(output, report)
         output.result(SCHEMA, {"dry_run": True, "report": report})
