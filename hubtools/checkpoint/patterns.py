@@ -25,14 +25,13 @@ def fits(pattern: str, name: str, file: Path, *, below: bool = False) -> bool:
     Raises:
         CheckError: HT110 no regular expression, or one that takes forever on this name.
     """
-    used = rf"(.*\.)?({pattern})" if below else pattern
-    compiled = _compiled(used, file)
+    compiled = _compiled(pattern, below, file)
     if not _REPEATS & set(pattern):
         return compiled.fullmatch(name) is not None
     import regex  # the same language with a limit of time, which `re` does not have
 
     try:
-        return regex.fullmatch(used, name, timeout=_SECONDS) is not None
+        return regex.fullmatch(compiled.pattern, name, timeout=_SECONDS) is not None
     except TimeoutError as error:
         raise _unusable(file, pattern, f"takes more than {_SECONDS} s on one name") from error
     except regex.error as error:
@@ -45,15 +44,15 @@ def require_pattern(pattern: str, file: Path, *, below: bool = False) -> None:
     Raises:
         CheckError: HT110.
     """
-    _compiled(rf"(.*\.)?({pattern})" if below else pattern, file)
+    _compiled(pattern, below, file)
 
 
 @lru_cache(maxsize=256)
-def _compiled(pattern: str, file: Path) -> re.Pattern[str]:
+def _compiled(pattern: str, below: bool, file: Path) -> re.Pattern[str]:
     if len(pattern) > _LONGEST:
         raise _unusable(file, pattern, f"has {len(pattern)} characters")
     try:
-        return re.compile(pattern)
+        return re.compile(rf"(.*\.)?({pattern})" if below else pattern)
     except (re.error, RecursionError, OverflowError) as error:
         raise _unusable(file, pattern, f"is no regular expression ({error})") from error
 

@@ -28,7 +28,7 @@ from hubtools.checkpoint.merging.product import engine_of
 from hubtools.checkpoint.merging.recipe import Layout
 from hubtools.checkpoint.merging.refusals import homeless, refuse
 from hubtools.checkpoint.merging.replicate import replicate_layers
-from hubtools.checkpoint.merging.stated import require_stated
+from hubtools.checkpoint.merging.stated import require_announced, require_stated
 from hubtools.checkpoint.merging.summary import plan_summary
 from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors, read_tensors
 from hubtools.checkpoint.merging.tied import declare_ties, settle_ties
@@ -123,6 +123,7 @@ def plan_merge(
         if missing:
             total = len(found.modules) + len(found.whole)
             raise homeless(adapter.config, base, _kind(draft), missing, total)
+        require_announced(adapter, found, draft, names)
     require_filled(draft, log)
     settle_ties(draft, keep=options.keep_tied)
     follow_rows(draft, adapters[0].weights)

@@ -34,12 +34,11 @@ def require_stated(
         names: the base's name map, if there is one: what a module is called in memory.
 
     Raises:
-        CheckError: HT110 a pattern that cannot be used, HT111 factors, a magnitude or a bias that
-            are not announced, HT114 something that is announced and not there.
+        CheckError: HT110 a pattern that cannot be used, HT111 a magnitude or a bias that is not
+            announced, HT114 something that is announced and not there.
     """
     fields = adapter.config.fields
     _require_parts(adapter, tensors)
-    _require_announced(adapter, tensors, sketch, names)
     modules = {module_of(name) for name in sketch.drafts}
     saved = {module_of(name) for name in tensors.whole}
     for key in _names(fields, "modules_to_save"):
@@ -79,10 +78,20 @@ def _require_parts(adapter: Adapter, tensors: AdapterTensors) -> None:
                 raise incomplete(adapter.weights, f"{module} has no {part}, despite {option}")
 
 
-def _require_announced(
+def require_announced(
     adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
 ) -> None:
-    """Refuse factors that PEFT would leave out: no forward pass of this adapter had them."""
+    """Refuse factors that PEFT would leave out: no forward pass of this adapter had them.
+
+    Args:
+        adapter: the adapter.
+        tensors: those of the adapter.
+        sketch: of the result, its ties known.
+        names: as for `require_stated`.
+
+    Raises:
+        CheckError: HT110 a pattern that cannot be used, HT111 factors that are not announced.
+    """
     config = adapter.config
     strange = [
         module

@@ -48,6 +48,7 @@ def edit_tensors(adapter: Path, change: Callable[[dict[str, Any]], None]) -> Non
     save_file(tensors, adapter / "adapter_model.safetensors")
 
 
+LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 FIRST = "base_model.model.model.layers.0.self_attn.q_proj"
 
 OPTIONS = [
@@ -57,10 +58,10 @@ OPTIONS = [
     ({"init_lora_weights": "pissa"}, "HT110", "PiSSA"),
     ({"init_lora_weights": "olora"}, "HT110", "OLoRA"),
     ({"init_lora_weights": "loftq"}, "HT110", "LoftQ"),
-    ({"a_later_invention": 1}, "HT110", "option a_later_invention"),
+    ({"a_later_invention": 1, "peft_version": "0.22.0"}, "HT110", "option a_later_invention"),
     ({"r": 0}, "HT110", "rank 0"),
     ({"r": "8"}, "HT110", "not a number"),
-    ({"alpha_pattern": {"(": 1}}, "HT110", "not a number"),
+    ({"alpha_pattern": {"(": 1}}, "HT110", "'(' is no regular expression"),
     ({"rank_pattern": [1]}, "HT110", "not a number"),
 ]
 
@@ -78,7 +79,7 @@ def test_options_of_the_adapter(broken: Pair, changes: dict[str, Any], id: str, 
         ({"lora_bias": True}, "down_proj has no bias, despite lora_bias"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save names lm_head"),
         ({"modules_to_save": ["norm"]}, "modules_to_save names norm"),
-        ({"target_modules": ["q_proj", "embed_tokens"]}, "target_modules names embed_tokens"),
+        ({"target_modules": [*LINEAR, "embed_tokens"]}, "target_modules names embed_tokens"),
         ({"trainable_token_indices": [1]}, "trainable_token_indices"),
     ],
 )
