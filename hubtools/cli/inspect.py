@@ -16,8 +16,8 @@ from hubtools.cli.output import Output
 from hubtools.errors import CheckError, EnvironmentFailure, Finding
 
 if TYPE_CHECKING:
-    from hubtools.checkpoint.basecheck import BaseCheck
-    from hubtools.checkpoint.describe import Description
+    from hubtools.checkpoint.inspecting.basecheck import BaseCheck
+    from hubtools.checkpoint.inspecting.describe import Description
     from hubtools.hub.ranged import RepoReader
 
 SCHEMA = "hubtools.inspect/1"
@@ -55,7 +55,7 @@ def command(output: Output, target: str, base: str | None, hub: str | None) -> N
 
 
 def _directory(output: Output, target: str, base: str | None, hub: str | None) -> None:
-    from hubtools.checkpoint.look import look
+    from hubtools.checkpoint.inspecting.look import look
     from hubtools.provenance.secrets import scan_text
 
     path = Path(target).expanduser()
@@ -67,8 +67,8 @@ def _directory(output: Output, target: str, base: str | None, hub: str | None) -
 
 
 def _repo(output: Output, target: str, hub: str | None) -> None:
-    from hubtools.checkpoint.look import look
-    from hubtools.checkpoint.mirror import mirror
+    from hubtools.checkpoint.inspecting.look import look
+    from hubtools.checkpoint.inspecting.mirror import mirror
     from hubtools.provenance.secrets import scan_text
 
     with ExitStack() as stack:
@@ -98,7 +98,7 @@ def _renamed(finding: Finding, folder: str, place: str) -> Finding:
 
 
 def _held_against(output: Output, path: Path, base: str, hub: str | None) -> BaseCheck:
-    from hubtools.checkpoint.basecheck import check_base, unchecked
+    from hubtools.checkpoint.inspecting.basecheck import check_base, unchecked
 
     with ExitStack() as stack:
         try:

@@ -6,14 +6,14 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from hubtools.checkpoint.disclosed import leak_finding
+from hubtools.checkpoint.inspecting.disclosed import leak_finding
 from hubtools.cli.output import Output
 from hubtools.errors import Finding
 from hubtools.sizes import size_words
 
 if TYPE_CHECKING:
-    from hubtools.checkpoint.basecheck import BaseCheck
-    from hubtools.checkpoint.describe import Description
+    from hubtools.checkpoint.inspecting.basecheck import BaseCheck
+    from hubtools.checkpoint.inspecting.describe import Description
     from hubtools.hub.ranged import RepoReader
 
 _SHOWN = 8

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hubtools.card.lint import lint_card
 from hubtools.card.render import render_card
 from hubtools.checkpoint.carry import carried_files, publishable_files
-from hubtools.checkpoint.disclosed import published_leaks
+from hubtools.checkpoint.inspecting.disclosed import published_leaks
 from hubtools.errors import CheckError, Finding
 from hubtools.family.manifest import Family, Member
 from hubtools.provenance.secrets import scan_text

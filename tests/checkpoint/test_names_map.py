@@ -13,8 +13,8 @@ from layouts import LAYOUTS, load_layout, put_together, save_layout
 from oracle import load_base, stored
 from zoo import KINDS, Zoo
 
-from hubtools.checkpoint.names import NameMap, name_map
-from hubtools.checkpoint.names_child import work
+from hubtools.checkpoint.naming.names import NameMap, name_map
+from hubtools.checkpoint.naming.names_child import work
 
 
 def names_of(base: Path, *asked: str) -> NameMap:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from zoo import Zoo
 
-from hubtools.checkpoint.names import name_map
-from hubtools.checkpoint.names_model import build
+from hubtools.checkpoint.naming.names import name_map
+from hubtools.checkpoint.naming.names_model import build
 from hubtools.errors import CheckError, EnvironmentFailure
 
 

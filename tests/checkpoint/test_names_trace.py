@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubtools.checkpoint.names import Part
-from hubtools.checkpoint.names_trace import Shape, follow
+from hubtools.checkpoint.naming.names import Part
+from hubtools.checkpoint.naming.names_trace import Shape, follow
 
 
 def one(shape: Shape, result: Shape, change: Callable[[Any], Any]) -> tuple[Part, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.names import NameMap
+from hubtools.checkpoint.naming.names import NameMap
 
 _TEXT: dict[str, Any] = {
     "hidden_size": 64,

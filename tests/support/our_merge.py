@@ -21,7 +21,7 @@ _CHILDREN = (
     "hubtools.checkpoint.merging.child",
     "hubtools.checkpoint.merging.logits_child",
     "hubtools.checkpoint.merging.peft_child",
-    "hubtools.checkpoint.names_child",
+    "hubtools.checkpoint.naming.names_child",
     "hubtools.checkpoint.pickled_child",
     "hubtools.checkpoint.talk_child",
 )

@@ -29,7 +29,7 @@ from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors
 from hubtools.checkpoint.merging.tied import Sharing, same_bytes
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary
 from hubtools.checkpoint.merging.ways import needs_peft
-from hubtools.checkpoint.names import NameMap
+from hubtools.checkpoint.naming.names import NameMap
 
 V = TypeVar("V")
 

@@ -15,7 +15,7 @@ from hubtools.checkpoint.adapter import AdapterConfig
 from hubtools.checkpoint.merging.recipe import Factor, LowRank, Stored
 from hubtools.checkpoint.merging.refusals import OTHER_BASE, incomplete, refuse, trained_on
 from hubtools.checkpoint.merging.regions import Region, cut, overlap
-from hubtools.checkpoint.names import NameMap, Part
+from hubtools.checkpoint.naming.names import NameMap, Part
 from hubtools.errors import CheckError
 
 _LAYERS = ("Linear", "Conv1D", "Conv1d", "Conv2d", "Conv3d", "Embedding")

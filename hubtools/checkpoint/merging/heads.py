@@ -14,7 +14,7 @@ from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of, module_of
 from hubtools.checkpoint.merging.recipe import Stored
 from hubtools.checkpoint.merging.refusals import incomplete, refuse
 from hubtools.checkpoint.merging.tensors import FLOATS
-from hubtools.checkpoint.names import name_map
+from hubtools.checkpoint.naming.names import name_map
 from hubtools.checkpoint.shards import INDEX
 from hubtools.errors import CheckError
 

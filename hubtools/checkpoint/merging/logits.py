@@ -16,7 +16,7 @@ from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.headers import read_header
 from hubtools.checkpoint.merging.memory import available_memory, load_memory, require_memory
 from hubtools.checkpoint.merging.tensors import plain_name
-from hubtools.checkpoint.names import name_map
+from hubtools.checkpoint.naming.names import name_map
 from hubtools.checkpoint.shards import read_weights
 from hubtools.children import run_child
 from hubtools.errors import CheckError

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.merging.drafts import Draft
 from hubtools.checkpoint.merging.refusals import refuse
-from hubtools.checkpoint.names import NameMap, Part
+from hubtools.checkpoint.naming.names import NameMap, Part
 
 
 class Places:

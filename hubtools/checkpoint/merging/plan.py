@@ -35,7 +35,7 @@ from hubtools.checkpoint.merging.tied import declare_ties, settle_ties
 from hubtools.checkpoint.merging.vocabulary import follow_rows
 from hubtools.checkpoint.merging.ways import require_streamable
 from hubtools.checkpoint.namedbase import in_use, other_base
-from hubtools.checkpoint.names import NameMap, name_map
+from hubtools.checkpoint.naming.names import NameMap, name_map
 from hubtools.checkpoint.shards import Weights, read_weights
 
 _QUANTISED_NAME = re.compile(r"(bnb-[48]bit|-[48]bit|gptq|awq|int[48]|fp8|nf4)\b", re.IGNORECASE)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from hubtools.checkpoint.merging.recipe import Factor, LowRank
-from hubtools.checkpoint.names import Part
+from hubtools.checkpoint.naming.names import Part
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from hubtools.checkpoint.merging.drafts import Sketch, module_of
 from hubtools.checkpoint.merging.refusals import incomplete, refuse
 from hubtools.checkpoint.merging.tensors import AdapterTensors, Part
 from hubtools.checkpoint.merging.vocabulary import is_vocabulary, may_be_tied, named_vocabulary
-from hubtools.checkpoint.names import NameMap
+from hubtools.checkpoint.naming.names import NameMap
 from hubtools.checkpoint.targets import ALL_LINEAR, announces
 
 _LAYERS = ("Linear", "Conv1D", "Conv1d", "Conv2d", "Conv3d", "Embedding")

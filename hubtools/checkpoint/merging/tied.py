@@ -14,7 +14,7 @@ from hubtools.checkpoint.merging.config_edits import everywhere
 from hubtools.checkpoint.merging.dense import token_rows
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, module_of
 from hubtools.checkpoint.merging.recipe import Stored
-from hubtools.checkpoint.names import NameMap
+from hubtools.checkpoint.naming.names import NameMap
 
 _CHUNK = 1 << 20
 

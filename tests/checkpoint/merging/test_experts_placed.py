@@ -18,7 +18,7 @@ from hubtools.checkpoint.merging.experts import (
     through_names,
 )
 from hubtools.checkpoint.merging.recipe import LowRank, Stored
-from hubtools.checkpoint.names import NameMap, Part
+from hubtools.checkpoint.naming.names import NameMap, Part
 from hubtools.errors import CheckError
 
 Shape = tuple[int, ...]

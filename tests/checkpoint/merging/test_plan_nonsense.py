@@ -19,7 +19,7 @@ from hubtools.checkpoint.adapter import open_adapter
 from hubtools.checkpoint.carry import small_files, with_edits
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import plan_merge
-from hubtools.checkpoint.names import NameMap, name_map
+from hubtools.checkpoint.naming.names import NameMap, name_map
 from hubtools.errors import CheckError
 
 ADAPTER = (

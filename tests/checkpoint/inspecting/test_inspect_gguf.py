@@ -11,9 +11,9 @@ import gguf as reference
 import numpy as np
 import pytest
 
-from hubtools.checkpoint import gguf
-from hubtools.checkpoint.gguf import header_of, read_gguf
-from hubtools.checkpoint.look import look
+from hubtools.checkpoint.inspecting import gguf
+from hubtools.checkpoint.inspecting.gguf import header_of, read_gguf
+from hubtools.checkpoint.inspecting.look import look
 from hubtools.errors import CheckError
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hubtools.checkpoint.disclosed import (
+from hubtools.checkpoint.inspecting.disclosed import (
     TEXT_LIMIT,
     is_text,
     leak_finding,
@@ -18,8 +18,8 @@ from hubtools.checkpoint.disclosed import (
     published_leaks,
     text_leaks,
 )
-from hubtools.checkpoint.leaks import identity
-from hubtools.checkpoint.look import look
+from hubtools.checkpoint.inspecting.leaks import identity
+from hubtools.checkpoint.inspecting.look import look
 from hubtools.provenance.secrets import scan_text
 
 TOKEN = "hf_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD1fG3h"

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hubtools.checkpoint.names import Part
+from hubtools.checkpoint.naming.names import Part
 
 if TYPE_CHECKING:
     import torch

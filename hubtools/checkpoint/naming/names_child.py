@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hubtools.checkpoint.names import NameMap, Part
-from hubtools.checkpoint.names_model import build, module_kinds, pages_in_out
-from hubtools.checkpoint.names_trace import Shape, follow
+from hubtools.checkpoint.naming.names import NameMap, Part
+from hubtools.checkpoint.naming.names_model import build, module_kinds, pages_in_out
+from hubtools.checkpoint.naming.names_trace import Shape, follow
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.children import child_main
 from hubtools.progress import Progress

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import pytest
 from safetensors.numpy import save_file
 
-from hubtools.checkpoint.basecheck import check_base
 from hubtools.checkpoint.carry import carried_files, publishable_files
+from hubtools.checkpoint.inspecting.basecheck import check_base
+from hubtools.checkpoint.inspecting.look import look
 from hubtools.checkpoint.kinds import named_step, trainer_kind, trainer_shards
-from hubtools.checkpoint.look import look
 from hubtools.digests import sha256_file
 from hubtools.errors import CheckError
 

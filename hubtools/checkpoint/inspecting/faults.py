@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from hubtools.checkpoint import adapter as adapters
 from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
-from hubtools.checkpoint.found import Found
+from hubtools.checkpoint.inspecting.found import Found
+from hubtools.checkpoint.inspecting.steps import Step, step_findings
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.kinds import TrainerShards
-from hubtools.checkpoint.steps import Step, step_findings
 from hubtools.errors import CheckError, Finding
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from hubtools.checkpoint.look import look
-from hubtools.checkpoint.mirror import mirror
+from hubtools.checkpoint.inspecting.look import look
+from hubtools.checkpoint.inspecting.mirror import mirror
 from hubtools.errors import CheckError
 
 Made = Callable[..., tuple[Path, Path]]

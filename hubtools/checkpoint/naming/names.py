@@ -142,7 +142,7 @@ def name_map(base: Path, asked: Sequence[str], log: Path | None) -> NameMap:
     if question not in _ANSWERED:
         with passing_log() if log is None else nullcontext(log) as story:
             result = run_child(
-                "hubtools.checkpoint.names_child",
+                "hubtools.checkpoint.naming.names_child",
                 {"base": str(base.absolute()), "asked": list(asked)},
                 log=story,
                 what=f"reading the names of {base}",

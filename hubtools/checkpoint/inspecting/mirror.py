@@ -11,10 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from hubtools.checkpoint.disclosed import ARGUMENTS, is_text, may_hold_secrets
-from hubtools.checkpoint.gguf import HEADER_LIMIT as GGUF_LIMIT
-from hubtools.checkpoint.gguf import header_of
 from hubtools.checkpoint.headers import HEADER_LIMIT
+from hubtools.checkpoint.inspecting.disclosed import ARGUMENTS, is_text, may_hold_secrets
+from hubtools.checkpoint.inspecting.gguf import HEADER_LIMIT as GGUF_LIMIT
+from hubtools.checkpoint.inspecting.gguf import header_of
 from hubtools.errors import CheckError
 from hubtools.files import disk_error
 

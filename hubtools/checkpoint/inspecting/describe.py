@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from hubtools.checkpoint.adapter import AdapterConfig
-from hubtools.checkpoint.contents import Foreign
-from hubtools.checkpoint.gguf import GgufInfo
+from hubtools.checkpoint.inspecting.contents import Foreign
+from hubtools.checkpoint.inspecting.gguf import GgufInfo
+from hubtools.checkpoint.inspecting.leaks import Leak
+from hubtools.checkpoint.inspecting.quantised import Quantisation
+from hubtools.checkpoint.inspecting.steps import Step
 from hubtools.checkpoint.kinds import TrainerKind, TrainerShards
-from hubtools.checkpoint.leaks import Leak
-from hubtools.checkpoint.quantised import Quantisation
-from hubtools.checkpoint.steps import Step
 from hubtools.errors import Finding
 
 Kind = (

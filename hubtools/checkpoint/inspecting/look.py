@@ -9,16 +9,16 @@ from collections.abc import Collection
 from pathlib import Path
 
 from hubtools.checkpoint.carry import belongs
-from hubtools.checkpoint.contents import custom_code, foreign_files
-from hubtools.checkpoint.describe import Description
-from hubtools.checkpoint.disclosed import Scan, find_leaks, leak_finding
-from hubtools.checkpoint.evidence import decide, named_base
-from hubtools.checkpoint.faults import faults
-from hubtools.checkpoint.found import Found, find
+from hubtools.checkpoint.inspecting.contents import custom_code, foreign_files
+from hubtools.checkpoint.inspecting.describe import Description
+from hubtools.checkpoint.inspecting.disclosed import Scan, find_leaks, leak_finding
+from hubtools.checkpoint.inspecting.evidence import decide, named_base
+from hubtools.checkpoint.inspecting.faults import faults
+from hubtools.checkpoint.inspecting.found import Found, find
+from hubtools.checkpoint.inspecting.quantised import Quantisation, parameters, quantisation
+from hubtools.checkpoint.inspecting.steps import steps_of
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.modules import own_modules
-from hubtools.checkpoint.quantised import Quantisation, parameters, quantisation
-from hubtools.checkpoint.steps import steps_of
 from hubtools.errors import CheckError
 
 _VOCABULARIES = (

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from hubtools.checkpoint.carry import belongs
-from hubtools.checkpoint.found import Found
 from hubtools.checkpoint.identity import published_config
-from hubtools.checkpoint.leaks import Leak, identity
+from hubtools.checkpoint.inspecting.found import Found
+from hubtools.checkpoint.inspecting.leaks import Leak, identity
+from hubtools.checkpoint.inspecting.stored import as_finding
+from hubtools.checkpoint.inspecting.texts import texts
 from hubtools.checkpoint.modules import own_modules
-from hubtools.checkpoint.stored import as_finding
-from hubtools.checkpoint.texts import texts
 from hubtools.checkpoint.trainer import STATE
 from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError, Finding

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint import adapter as adapters
-from hubtools.checkpoint.describe import Kind
-from hubtools.checkpoint.found import Found
-from hubtools.checkpoint.quantised import Quantisation
+from hubtools.checkpoint.inspecting.describe import Kind
+from hubtools.checkpoint.inspecting.found import Found
+from hubtools.checkpoint.inspecting.quantised import Quantisation
+from hubtools.checkpoint.inspecting.stored import SHARD
 from hubtools.checkpoint.shards import INDEX, SINGLE
-from hubtools.checkpoint.stored import SHARD
 
 _FRONT = re.compile(r"---\r?\n(.*?)\r?\n---", re.DOTALL)
 _FRONT_LIMIT = 64 << 10  # the YAML reader takes seconds for a megabyte

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hubtools.checkpoint import adapter as adapters
-from hubtools.checkpoint.gguf import GgufInfo, read_gguf
 from hubtools.checkpoint.headers import Header, TensorEntry, read_header
 from hubtools.checkpoint.inspect import DTYPES
+from hubtools.checkpoint.inspecting.gguf import GgufInfo, read_gguf
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
 from hubtools.errors import CheckError, Finding

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubtools.checkpoint.leaks import identity
-from hubtools.checkpoint.look import look
-from hubtools.checkpoint.texts import texts
+from hubtools.checkpoint.inspecting.leaks import identity
+from hubtools.checkpoint.inspecting.look import look
+from hubtools.checkpoint.inspecting.texts import texts
 from hubtools.checkpoint.unpickle import read_pickle
 from hubtools.errors import CheckError
 

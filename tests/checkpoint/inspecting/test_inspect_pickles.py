@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from hubtools.checkpoint.pickled_tensors import file_tensors
-from hubtools.checkpoint.texts import texts
+from hubtools.checkpoint.inspecting.pickled_tensors import file_tensors
+from hubtools.checkpoint.inspecting.texts import texts
 from hubtools.checkpoint.unpickle import (
     SIZE_LIMIT,
     TABLE_LIMIT,
@@ -240,7 +240,7 @@ def ranks_and_states(folder: Path) -> Path:
 
 def test_the_table_of_a_large_run_is_read(tmp_path: Path) -> None:
     from hubtools.checkpoint.ingesting.dcp import Dcp
-    from hubtools.checkpoint.look import look
+    from hubtools.checkpoint.inspecting.look import look
 
     file = ranks_and_states(tmp_path)
     assert file.stat().st_size > 4_000_000

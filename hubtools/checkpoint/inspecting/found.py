@@ -10,13 +10,13 @@ from typing import Any, TypeVar
 
 from hubtools.checkpoint import adapter as adapters
 from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
-from hubtools.checkpoint.contents import list_files
-from hubtools.checkpoint.describe import Inside, Kind
+from hubtools.checkpoint.inspecting.contents import list_files
+from hubtools.checkpoint.inspecting.describe import Inside, Kind
+from hubtools.checkpoint.inspecting.pickled_tensors import file_tensors, shard_tensors
+from hubtools.checkpoint.inspecting.stored import Stored, as_finding, read_stored
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.kinds import TrainerShards, named_step, trainer_shards
-from hubtools.checkpoint.pickled_tensors import file_tensors, shard_tensors
 from hubtools.checkpoint.shards import INDEX, SINGLE
-from hubtools.checkpoint.stored import Stored, as_finding, read_stored
 from hubtools.checkpoint.trainer import STATE, TrainerState, read_trainer_state
 from hubtools.errors import CheckError, Finding
 
