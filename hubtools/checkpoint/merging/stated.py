@@ -46,16 +46,7 @@ def require_stated(
         expected = named_vocabulary(f"{key}.weight") or _within(key, modules)
         if expected and not _within(key, saved):
             raise _lost(adapter, f"modules_to_save names {key}")
-    matrices = _matrices(sketch, names)
-    now = [_now(module, names) for module in tensors.modules]
-    for key in _names(fields, "target_modules"):
-        # A tied output matrix is not stored, and may be a target all the same.
-        tied = names is None and named_vocabulary(f"{key}.weight") and may_be_tied(sketch)
-        places = [m for m in (*matrices, *([key] if tied else [])) if f".{m}".endswith(f".{key}")]
-        expected = any(announces(adapter.config, module) for module in places)
-        if expected and not _within(key, [*tensors.modules, *now, *saved]):
-            raise _lost(adapter, f"target_modules names {key}")
-    _note_layers(adapter, tensors, sketch, matrices)
+    _note_layers(adapter, tensors, sketch, _matrices(sketch, names))
     rows = fields.get("trainable_token_indices")
     if rows and not any("tokens" in parts for parts in tensors.modules.values()):
         raise _lost(adapter, "trainable_token_indices names token rows")
@@ -81,7 +72,7 @@ def _require_parts(adapter: Adapter, tensors: AdapterTensors) -> None:
 def require_announced(
     adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
 ) -> None:
-    """Refuse factors that PEFT would leave out: no forward pass of this adapter had them.
+    """Refuse factors that PEFT would leave out, and targets that lost theirs.
 
     Args:
         adapter: the adapter.
@@ -90,9 +81,11 @@ def require_announced(
         names: as for `require_stated`.
 
     Raises:
-        CheckError: HT110 a pattern that cannot be used, HT111 factors that are not announced.
+        CheckError: HT110 a pattern that cannot be used, HT111 factors that are not announced, HT114
+            a target without factors.
     """
     config = adapter.config
+    _require_targets(adapter, tensors, sketch, names)
     strange = [
         module
         for module, parts in tensors.modules.items()
@@ -111,6 +104,22 @@ def require_announced(
             " modules_to_save), or save the adapter again from the training run",
             f"not announced: {shown}{more}",
         )
+
+
+def _require_targets(
+    adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
+) -> None:
+    fields = adapter.config.fields
+    saved = {module_of(name) for name in tensors.whole}
+    matrices = _matrices(sketch, names)
+    now = [_now(module, names) for module in tensors.modules]
+    for key in _names(fields, "target_modules"):
+        # A tied output matrix is not stored, and may be a target all the same.
+        tied = names is None and named_vocabulary(f"{key}.weight") and may_be_tied(sketch)
+        places = [m for m in (*matrices, *([key] if tied else [])) if f".{m}".endswith(f".{key}")]
+        expected = any(announces(adapter.config, module) for module in places)
+        if expected and not _within(key, [*tensors.modules, *now, *saved]):
+            raise _lost(adapter, f"target_modules names {key}")
 
 
 def _announced(
