@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -20,6 +21,12 @@ _PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktok
 _LEGAL = ["LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*"]
 
 
+def local_folder(name: str) -> Path | None:
+    """The directory that `name` is on this machine; None for any other text, however odd."""
+    path = os.path.expanduser(name)  # unlike pathlib's: an unknown ~user is no error
+    return Path(path) if os.path.isdir(path) else None
+
+
 def resolve_base(ref: str, revision: str | None = None, *, weights: bool = True) -> Path:
     """The directory of a base model.
 
@@ -36,8 +43,9 @@ def resolve_base(ref: str, revision: str | None = None, *, weights: bool = True)
         AuthError: HT125 the repo needs a token, or another one.
         EnvironmentFailure: HT122 the Hub has no such repo or commit, or cannot be reached.
     """
-    if Path(ref).expanduser().is_dir():
-        return Path(ref).expanduser()
+    folder = local_folder(ref)
+    if folder is not None:
+        return folder
     repo, _, pinned = ref.partition("@")
     commit = revision or pinned
     if not _REPO.fullmatch(repo):

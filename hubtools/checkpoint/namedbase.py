@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.checkpoint.adapter import AdapterConfig
+from hubtools.checkpoint.base import local_folder
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _SNAPSHOT = re.compile(r"/models--([\w.-]+?)--([\w.-]+)/snapshots/([0-9a-f]{40})/?$")
@@ -29,8 +30,8 @@ def other_base(
     named = config.base
     if not named:
         return ""
-    place = Path(named).expanduser()
-    if place.is_dir():
+    place = local_folder(named)
+    if place is not None:
         return "" if folder is None or _same_model(place, folder) else named
     if not repo or not _REPO.fullmatch(named):
         return ""

@@ -145,7 +145,7 @@ def _here(path: Path) -> Path:
 
 def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
     """The base that was named, or the one that the adapters name."""
-    from hubtools.checkpoint.base import resolve_base
+    from hubtools.checkpoint.base import local_folder, resolve_base
 
     if named is None:
         bases = {(adapter.config.base, adapter.config.revision) for adapter in adapters}
@@ -162,7 +162,7 @@ def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
         output.note(f"The base is the one that adapter_config.json names: {named}")
     else:
         revision = ""
-    if not Path(named).expanduser().is_dir():
+    if local_folder(named) is None:
         output.note(f"Looking for the base {named} in the cache and on the Hub")
     return resolve_base(named, revision or None)
 

@@ -282,3 +282,12 @@ def test_values_that_spoil_the_result(broken: Pair, tmp_path: Path, value: float
         "log",
     ]
     assert sorted(file.name for file in (tmp_path / ".out.merge").iterdir()) == ["lock"]
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "~nobody-here/m", "a\0b"])
+def test_a_base_that_is_no_name_of_a_file(broken: tuple[Path, Path], name: str) -> None:
+    base, adapter = broken
+    config = json.loads((adapter / "adapter_config.json").read_bytes())
+    config["base_model_name_or_path"] = name
+    (adapter / "adapter_config.json").write_text(json.dumps(config))
+    assert plan(adapter, base).notes == ()
