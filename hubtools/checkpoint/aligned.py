@@ -11,7 +11,6 @@ import fcntl
 import mmap
 import os
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,12 +51,7 @@ class AlignedFile:
     def __enter__(self) -> AlignedFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._file)
 
     def read(self, buffer: Buffer, begin: int, size: int) -> Buffer:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -105,6 +105,23 @@ def read_header(path: Path) -> Header:
     metadata = told if isinstance(told, dict) else {}
     texts = {key: text for key, text in metadata.items() if isinstance(text, str)}
     return Header(path, data_start, size, tuple(entries), texts)
+
+
+def header_bytes(tensors: Iterable[tuple[str, str, tuple[int, ...], int]]) -> bytes:
+    """The header of a file with these tensors in this order, padded to eight bytes.
+
+    Args:
+        tensors: name, dtype, shape, size in bytes.
+    """
+    fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    position = 0
+    for name, dtype, shape, size in tensors:
+        offsets = [position, position + size]
+        fields[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": offsets}
+        position += size
+    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
 
 
 def _entry(path: Path, name: str, value: Any, data_start: int) -> TensorEntry:

@@ -16,7 +16,6 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from types import TracebackType
 
 from hubtools.checkpoint.aligned import DIRECT, Buffer, aligned_buffer
 from hubtools.files import disk_error
@@ -64,12 +63,7 @@ class HashedFile:
     def __enter__(self) -> HashedFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._join()
         os.close(self._file)
 

@@ -10,7 +10,7 @@ import click
 
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.errors import CheckError, HubtoolsError
+from hubtools.errors import HubtoolsError
 from hubtools.sizes import size_words
 
 SCHEMA = "hubtools.ingest/1"
@@ -129,24 +129,11 @@ def _ingest(
 
 def _talk(output: Output, out: Path, log: Path) -> dict[str, Any]:
     from hubtools.checkpoint.talk import talk
+    from hubtools.cli.spoken import tell
 
     with output.progress() as progress:
         spoken = talk(out, log=log, progress=progress)
-    if spoken["tokens"] and not spoken["text"].strip():
-        output.note(f"! loads     and answered {spoken['prompt']!r} with nothing to read")
-    else:
-        output.note(f"✓ talks     {spoken['prompt']!r} → {spoken['text']!r}")
-    for finding in spoken["findings"]:
-        if finding["level"] == "error":
-            raise CheckError(
-                finding["id"],
-                finding["message"],
-                where=finding["where"],
-                detail=("The ingest is complete, but it should not be published like this.",),
-                next=finding["next"],
-            )
-        output.note(f"{finding['level']}[{finding['id']}] {finding['message']}")
-        output.note(f"  next: {finding['next']}")
+    tell(output, spoken, "ingest")
     return spoken
 
 

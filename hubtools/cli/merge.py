@@ -242,8 +242,9 @@ class _Job:
     def talk(self) -> dict[str, Any]:
         """Let the result speak."""
         from hubtools.checkpoint.talk import talk
+        from hubtools.cli.spoken import tell
 
         with self._output.progress() as progress:
             spoken = talk(self._out, log=self._log, progress=progress)
-        mergeview.talk(self._output, spoken)
+        tell(self._output, spoken, "merge")
         return spoken

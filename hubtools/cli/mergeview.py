@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.cli.output import Output
-from hubtools.errors import CheckError
 from hubtools.sizes import size_words
 
 _SHOWN = 3
@@ -66,31 +65,6 @@ def logits(output: Output, found: Mapping[str, Any]) -> None:
         f" {found['adapter_effect']:.2g}), same first token at {found['top1_agreement']:.1%} of"
         f" {found['positions']} positions, in {found['dtype']}"
     )
-
-
-def talk(output: Output, spoken: Mapping[str, Any]) -> None:
-    """What the loaded result said, and what is wrong with it.
-
-    Raises:
-        CheckError: the first finding that is an error.
-    """
-    if spoken["tokens"] and not spoken["text"].strip():
-        output.note(f"! loads   and answered {spoken['prompt']!r} with nothing to read")
-    elif spoken["tokens"]:
-        output.note(f"✓ talks   {spoken['prompt']!r} → {spoken['text']!r}")
-    else:
-        output.note(f"✓ loads   and computes, in {spoken['dtype']}; it does not generate")
-    for finding in spoken["findings"]:
-        if finding["level"] == "error":
-            raise CheckError(
-                finding["id"],
-                finding["message"],
-                where=finding["where"],
-                detail=("The merge is complete, but it should not be published like this.",),
-                next=finding["next"],
-            )
-        output.note(f"{finding['level']}[{finding['id']}] {finding['message']}")
-        output.note(f"  next: {finding['next']}")
 
 
 def _streamed(output: Output, data: Mapping[str, Any]) -> None:

@@ -17,7 +17,7 @@ from other_types import save_other
 from our_merge import no_processes
 from zoo import Zoo
 
-from hubtools.cli import mergeview
+from hubtools.cli import spoken as view
 from hubtools.cli.merge import command
 from hubtools.cli.output import Output
 from hubtools.errors import CheckError, HubtoolsError, UsageError
@@ -260,7 +260,7 @@ def test_a_second_merge_is_called_a_check(zoo: Zoo, tmp_path: Path) -> None:
 
 def test_an_answer_of_nothing_is_no_success(capsys: pytest.CaptureFixture[str]) -> None:
     spoken = {"tokens": [2], "text": " ", "prompt": "Hi", "findings": [], "dtype": "float32"}
-    mergeview.talk(Output(), spoken)
+    view.tell(Output(), spoken, "merge")
     story = capsys.readouterr().err
     assert "! loads   and answered 'Hi' with nothing to read" in story
     assert "✓" not in story

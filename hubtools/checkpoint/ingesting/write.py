@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hubtools.checkpoint.aligned import Buffer, aligned_buffer
+from hubtools.checkpoint.headers import header_bytes
 from hubtools.checkpoint.ingesting.pieces import FLOATS, Reader, Run
 from hubtools.checkpoint.ingesting.plan import Target
 from hubtools.checkpoint.ingesting.rounding import Cast
@@ -60,7 +60,7 @@ class Writer:
             HashedFile(path, _BLOCK) as file,
             ThreadPoolExecutor(1) as ahead,
         ):
-            header = header_bytes(targets)
+            header = header_bytes((t.name, t.dtype, t.shape, t.bytes) for t in targets)
             for begin in range(0, len(header), _BLOCK):
                 part = header[begin : begin + _BLOCK]
                 buffer = file.buffer()
@@ -121,22 +121,6 @@ def _read_ahead(pool: ThreadPoolExecutor, steps: Iterator[_Step]) -> Iterator[tu
         count += 1
     for first, future in waiting:
         yield first, future.result()
-
-
-def header_bytes(targets: Sequence[Target]) -> bytes:
-    """The header of a safetensors file: length, JSON, spaces up to eight bytes."""
-    fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    position = 0
-    for target in targets:
-        fields[target.name] = {
-            "dtype": target.dtype,
-            "shape": list(target.shape),
-            "data_offsets": [position, position + target.bytes],
-        }
-        position += target.bytes
-    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
 
 
 def dtypes(targets: Sequence[Target]) -> dict[str, Any]:

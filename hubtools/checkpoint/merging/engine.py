@@ -6,7 +6,6 @@ Two threads read, change and hand over pieces of about 4 MiB; two more hash and 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from hubtools.checkpoint import headers
 from hubtools.checkpoint.aligned import AlignedFile, Buffer, aligned_buffer
 from hubtools.checkpoint.merging.arithmetic import stored_array
 from hubtools.checkpoint.merging.factors import Factors
@@ -246,15 +246,4 @@ def header_bytes(file: OutputFile) -> bytes:
     if file.like is not None:
         with file.like.path.open("rb") as stream:
             return stream.read(file.like.data_start)
-    fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    position = 0
-    for output in file.outputs:
-        fields[output.name] = {
-            "dtype": output.dtype,
-            "shape": list(output.shape),
-            "data_offsets": [position, position + output.bytes],
-        }
-        position += output.bytes
-    text = json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text
+    return headers.header_bytes((o.name, o.dtype, o.shape, o.bytes) for o in file.outputs)

@@ -28,7 +28,7 @@ from hubtools.checkpoint.merging.product import engine_of
 from hubtools.checkpoint.merging.recipe import Layout
 from hubtools.checkpoint.merging.refusals import homeless, refuse
 from hubtools.checkpoint.merging.replicate import replicate_layers
-from hubtools.checkpoint.merging.stated import require_announced, require_stated
+from hubtools.checkpoint.merging.stated import lost_target, require_announced, require_stated
 from hubtools.checkpoint.merging.summary import plan_summary
 from hubtools.checkpoint.merging.tensors import FLOATS, AdapterTensors, read_tensors
 from hubtools.checkpoint.merging.tied import declare_ties, settle_ties
@@ -123,7 +123,10 @@ def plan_merge(
         if missing:
             total = len(found.modules) + len(found.whole)
             raise homeless(adapter.config, base, _kind(draft), missing, total)
-        require_announced(adapter, found, draft, names)
+        known = names
+        if known is None and lost_target(adapter, found, draft, None):
+            known = _ask(base, tensors, log)  # in memory it may have another name
+        require_announced(adapter, found, draft, known)
     require_filled(draft, log)
     settle_ties(draft, keep=options.keep_tied)
     follow_rows(draft, adapters[0].weights)

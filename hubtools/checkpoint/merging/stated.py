@@ -85,7 +85,9 @@ def require_announced(
             a target without factors.
     """
     config = adapter.config
-    _require_targets(adapter, tensors, sketch, names)
+    lost = lost_target(adapter, tensors, sketch, names)
+    if lost:
+        raise _lost(adapter, f"target_modules names {lost}")
     strange = [
         module
         for module, parts in tensors.modules.items()
@@ -106,9 +108,10 @@ def require_announced(
         )
 
 
-def _require_targets(
+def lost_target(
     adapter: Adapter, tensors: AdapterTensors, sketch: Sketch, names: NameMap | None
-) -> None:
+) -> str:
+    """A listed target that the base has and the file holds no tensor for; empty if none."""
     fields = adapter.config.fields
     saved = {module_of(name) for name in tensors.whole}
     matrices = _matrices(sketch, names)
@@ -119,7 +122,8 @@ def _require_targets(
         places = [m for m in (*matrices, *([key] if tied else [])) if f".{m}".endswith(f".{key}")]
         expected = any(announces(adapter.config, module) for module in places)
         if expected and not _within(key, [*tensors.modules, *now, *saved]):
-            raise _lost(adapter, f"target_modules names {key}")
+            return key
+    return ""
 
 
 def _announced(

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from peft import LoraConfig
 from peft.tuners.tuners_utils import check_target_module_exists
 from safetensors.torch import load_file, save_file
+from tiny_models import save_adapter, save_base
 from zoo import Zoo
 
 from hubtools.checkpoint.adapter import open_adapter, read_adapter_config
@@ -183,3 +184,11 @@ def test_options_of_other_programs_are_told(zoo: Zoo, tmp_path: Path) -> None:
 
 def test_every_option_of_peft_is_known() -> None:
     assert set(LoraConfig.__dataclass_fields__) == KNOWN
+
+
+def test_a_target_that_has_another_name_in_memory_was_never_trained(tmp_path: Path) -> None:
+    """GPT-NeoX stores `embed_out` and calls it `lm_head`: PEFT finds no such target."""
+    base = save_base(tmp_path / "base", "gpt_neox", "bfloat16")
+    adapter = save_adapter(tmp_path / "adapter", base, ["embed_out", "query_key_value"])
+    plan = plan_merge([open_adapter(adapter, tmp_path)], base)
+    assert {output.kind for output in plan.layout.outputs() if output.ops} == {"query_key_value"}
