@@ -97,7 +97,8 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """JSON object; `cell_from_json` is the inverse."""
-        return _plain(asdict(self))
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
 
 def cell_from_json(data: Mapping[str, Any]) -> Cell:
