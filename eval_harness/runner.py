@@ -122,7 +122,8 @@ def summary(samples: Sequence[Sample], scorers: Sequence[str]) -> dict[str, Any]
 
 def score(output: str, answers: Sequence[str], extractor: str, scorers: Sequence[str]) -> Sample:
     """`{"extracted": ..., "scores": {name: value}}` of one output."""
-    extracted = EXTRACTORS[extractor](output)
+    written = [{"role": "assistant", "content": output}]
+    extracted = EXTRACTORS[extractor]([], written, "").text
     scores = {metric_name(name): SCORERS[name](extracted, answers) for name in scorers}
     return {"extracted": extracted, "scores": scores}
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eval_harness.extractors import short_answer
-from eval_harness.scorers import exact_match, normalise, token_f1
+from eval_harness.extraction.short_answer import short_answer
+from eval_harness.scorers import exact_match, f1_squad, normalise
 
 WORDS = st.lists(st.sampled_from(["the", "Kingdom", "of", "Norway", "NO", "7", "-", "."]))
 
@@ -45,15 +45,15 @@ def test_short_answer(said: str, answer: str | None) -> None:
     ],
 )
 def test_scores(answer: str | None, gold: list[str], em: float, f1: float) -> None:
-    assert (exact_match(answer, gold), token_f1(answer, gold)) == (em, pytest.approx(f1))
+    assert (exact_match(answer, gold), f1_squad(answer, gold)) == (em, pytest.approx(f1))
 
 
 @given(WORDS, WORDS)
 def test_f1_is_a_symmetric_overlap_and_one_when_exact(left: list[str], right: list[str]) -> None:
     a, b = " ".join(left), " ".join(right)
-    value = token_f1(a, [b])
+    value = f1_squad(a, [b])
     assert 0 <= value <= 1
-    assert value == token_f1(b, [a])
+    assert value == f1_squad(b, [a])
     if exact_match(a, [b]):
         assert value == 1
 
