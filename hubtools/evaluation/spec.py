@@ -72,6 +72,8 @@ class SuiteOptions:
         max_context: tokens of prompt and answer together.
         retriever_url: a service with the `/retrieve` contract, in place of the embedded one.
         user: OpenAI-compatible model that plays the user, `URL#NAME`; for suites that need one.
+        tool_template: Jinja file to use in place of the checkpoint's chat template, where that
+            does not show tools to the model.
     """
 
     limit: int | None = None
@@ -82,6 +84,7 @@ class SuiteOptions:
     max_context: int | None = None
     retriever_url: str = ""
     user: str = ""
+    tool_template: str = ""
 
 
 @dataclass(frozen=True, slots=True)
