@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hub_servers import QUICK, Canned
+from hub_servers import CARD, QUICK, Canned
 
 from hubtools.hub.session import Session, connect
 from hubtools.localhub.server import LocalHub, running
@@ -102,3 +103,10 @@ def repo(request: pytest.FixtureRequest) -> str:
     """A repo id of this test alone."""
     digest = hashlib.sha256(request.node.nodeid.encode()).hexdigest()[:16]
     return f"ann/r-{digest}"
+
+
+@pytest.fixture
+def content(repo: str) -> dict[str, bytes]:
+    """Files of a small checkpoint; the weights are this test's own, so that they must be sent."""
+    weights = random.Random(repo).randbytes(300_000)
+    return {"README.md": CARD.encode(), "config.json": b"{}", "model.safetensors": weights}

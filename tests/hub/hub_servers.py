@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hubtools.hub.diff import diff_files
 from hubtools.hub.localfiles import describe
-from hubtools.hub.model import RELEASE_RECORD, LocalFile, files_record
+from hubtools.hub.model import RELEASE_RECORD, CommitResult, LocalFile, files_record
+from hubtools.hub.push import commit, ensure_repo, preupload
+from hubtools.hub.remote import read_remote
 from hubtools.hub.session import Patience, Session
 
 TOKEN = "hf_SecretSecretSecretSecretSecret"
@@ -43,3 +47,16 @@ def release(folder: Path, files: dict[str, bytes]) -> list[LocalFile]:
 def history(session: Session, repo: str) -> list[str]:
     """Titles of the commits on main, newest first."""
     return [c.title for c in session.api.list_repo_commits(repo)]
+
+
+def publish(
+    session: Session, repo: str, files: Sequence[LocalFile], message: str = "Release"
+) -> CommitResult | None:
+    """What the push stage does for one repo."""
+    ensure_repo(session, repo)
+    remote = read_remote(session, repo)
+    diff = diff_files(remote, files)
+    if diff.empty:
+        return None
+    prepared = preupload(session, repo, diff.send)
+    return commit(session, prepared, parent=remote.head, message=message, delete=diff.delete)

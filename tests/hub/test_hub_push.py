@@ -2,47 +2,22 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hub_servers import CARD, QUICK, history, release
+from hub_servers import CARD, history, publish, release
 
 from hubtools.errors import CheckError, EnvironmentFailure, RemoteMovedError
-from hubtools.hub.diff import diff_files, ours
-from hubtools.hub.model import CommitResult, LocalFile
+from hubtools.hub.diff import ours
 from hubtools.hub.push import commit, ensure_repo, preupload
 from hubtools.hub.receipt import attest, set_visibility
 from hubtools.hub.remote import read_remote
-from hubtools.hub.session import Session, connect
+from hubtools.hub.session import Session
 from hubtools.localhub.faults import Fault
-from hubtools.localhub.server import LocalHub, running
-
-COMMIT = r"/commit/main"
+from hubtools.localhub.server import LocalHub
 
 # How the client hands a file to its HTTP library.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
-
-
-@pytest.fixture
-def content(repo: str) -> dict[str, bytes]:
-    """Files of a small checkpoint; the weights are this test's own, so that they must be sent."""
-    weights = random.Random(repo).randbytes(300_000)
-    return {"README.md": CARD.encode(), "config.json": b"{}", "model.safetensors": weights}
-
-
-def publish(
-    session: Session, repo: str, files: Sequence[LocalFile], message: str = "Release"
-) -> CommitResult | None:
-    """What the push stage does for one repo."""
-    ensure_repo(session, repo)
-    remote = read_remote(session, repo)
-    diff = diff_files(remote, files)
-    if diff.empty:
-        return None
-    prepared = preupload(session, repo, diff.send)
-    return commit(session, prepared, parent=remote.head, message=message, delete=diff.delete)
 
 
 def test_a_release_lands_in_one_commit_and_becomes_public_after_it(
@@ -124,75 +99,6 @@ def test_a_readme_edited_on_the_hub_is_not_ours(
     assert not ours(read_remote(session, repo))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("POST", COMMIT, "status", status=503),
-        Fault("POST", COMMIT, "status", status=429, headers={"Retry-After": "0"}),
-        Fault("POST", COMMIT, "status", status=409),
-        Fault("POST", COMMIT, "drop-request", bytes=10),
-    ],
-    ids=["503", "429", "409", "cut"],
-)
-def test_a_commit_that_did_not_land_is_made_again(
-    session: Session,
-    hub: LocalHub,
-    repo: str,
-    tmp_path: Path,
-    content: dict[str, bytes],
-    fault: Fault,
-) -> None:
-    ensure_repo(session, repo)
-    hub.set_faults([fault])
-    result = publish(session, repo, release(tmp_path, content))
-    assert result is not None
-    assert not result.already
-    assert history(session, repo)[:-1] == ["Release"]
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("POST", COMMIT, "lands-then-status", status=500),
-        Fault("POST", COMMIT, "lands-then-status", status=504),
-        Fault("POST", COMMIT, "drop-response"),
-    ],
-    ids=["500", "504", "cut"],
-)
-def test_a_commit_whose_answer_was_lost_is_not_made_twice(
-    session: Session,
-    hub: LocalHub,
-    repo: str,
-    tmp_path: Path,
-    content: dict[str, bytes],
-    fault: Fault,
-) -> None:
-    ensure_repo(session, repo)
-    hub.set_faults([fault])
-    result = publish(session, repo, release(tmp_path, content))
-    assert result is not None
-    assert result.already
-    assert result.oid == read_remote(session, repo).head
-    assert result.url == f"{hub.url}/{repo}/commit/{result.oid}"
-    assert history(session, repo)[:-1] == ["Release"]
-
-
-def test_a_hub_that_is_away_after_a_lost_answer_is_waited_for(
-    session: Session, hub: LocalHub, repo: str, tmp_path: Path, content: dict[str, bytes]
-) -> None:
-    ensure_repo(session, repo)
-    hub.set_faults(
-        [
-            Fault("POST", COMMIT, "lands-then-status", status=500),
-            Fault("GET", "/commits/main", "status", status=503, times=3),
-        ]
-    )
-    result = publish(session, repo, release(tmp_path, content))
-    assert result is not None
-    assert result.already
-    assert history(session, repo)[:-1] == ["Release"]
-
-
 def test_the_digest_known_from_writing_is_used(
     session: Session,
     repo: str,
@@ -206,20 +112,6 @@ def test_the_digest_known_from_writing_is_used(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr("huggingface_hub.lfs.sha_fileobj", hashed)
     assert publish(session, repo, release(tmp_path, content))
-
-
-def test_our_commit_is_found_below_a_later_foreign_one(
-    session: Session, repo: str, tmp_path: Path, content: dict[str, bytes]
-) -> None:
-    ensure_repo(session, repo)
-    parent = read_remote(session, repo).head
-    prepared = preupload(session, repo, release(tmp_path, content))
-    first = commit(session, prepared, parent=parent, message="Release")
-    session.api.upload_file(path_or_fileobj=b"1", path_in_repo="more.txt", repo_id=repo)
-    again = preupload(session, repo, release(tmp_path, content))
-    second = commit(session, again, parent=parent, message="Release")
-    assert (second.oid, second.already) == (first.oid, True)
-    assert len(history(session, repo)) == 3
 
 
 def test_a_foreign_commit_in_between_stops_and_is_named(
@@ -241,60 +133,6 @@ def test_a_foreign_commit_in_between_stops_and_is_named(
     assert ", by local)" in error.detail[0]
     assert error.detail[1] == "Nothing was pushed to this repo."
     assert history(session, repo)[0] == "Update README.md"
-
-
-def test_patience_ends_and_nothing_was_committed(
-    session: Session, hub: LocalHub, repo: str, tmp_path: Path, content: dict[str, bytes]
-) -> None:
-    ensure_repo(session, repo)
-    hub.set_faults([Fault("POST", COMMIT, "status", status=503, times=100)])
-    with pytest.raises(EnvironmentFailure) as caught:
-        publish(session, repo, release(tmp_path, content))
-    assert caught.value.id == "HT309"
-    assert len(history(session, repo)) == 1
-
-
-def test_an_upload_that_breaks_off_is_told_and_goes_on_at_the_next_run(
-    session: Session,
-    hub: LocalHub,
-    repo: str,
-    tmp_path: Path,
-    content: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    ensure_repo(session, repo)
-    files = release(tmp_path, content)
-    hub.set_faults([Fault("PUT", "^/_lfs/", "drop-request", bytes=1000, times=1000)])
-    with monkeypatch.context() as patch:
-        patch.setattr("time.sleep", lambda seconds: None)  # the client's own retries
-        with pytest.raises(EnvironmentFailure) as caught:
-            publish(session, repo, files)
-    assert caught.value.id == "HT319"
-    assert len(history(session, repo)) == 1
-    hub.set_faults([])
-    assert publish(session, repo, files)
-    attest(session, repo, files)
-    assert history(session, repo)[:-1] == ["Release"]
-
-
-def test_a_line_that_breaks_once_while_sending_is_not_even_noticed(
-    session: Session, hub: LocalHub, repo: str, tmp_path: Path, content: dict[str, bytes]
-) -> None:
-    ensure_repo(session, repo)
-    files = release(tmp_path, content)
-    hub.set_faults([Fault("POST", "^/_xet/v1/xorbs", "drop-request", bytes=1000)])
-    assert publish(session, repo, files)
-    attest(session, repo, files)
-    assert history(session, repo)[:-1] == ["Release"]
-
-
-def test_a_repo_whose_creation_was_not_answered_is_known_as_ours(
-    session: Session, hub: LocalHub, repo: str
-) -> None:
-    hub.set_faults([Fault("POST", "/api/repos/create", "lands-then-status", status=500)])
-    assert ensure_repo(session, repo)
-    assert read_remote(session, repo).private
 
 
 def test_a_file_changed_after_sealing_is_not_published(
@@ -349,41 +187,6 @@ def test_a_remote_that_differs_is_attested_by_name(
         attest(session, repo, files)
     assert caught.value.id == "HT318"
     assert caught.value.detail == ("config.json: differs", "model.safetensors: is missing")
-
-
-def test_a_hub_without_xet_is_explained_and_works_without_it(
-    plain_hub: LocalHub,
-    repo: str,
-    tmp_path: Path,
-    content: dict[str, bytes],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    session = connect(plain_hub.url, token=plain_hub.token, patience=QUICK)
-    files = release(tmp_path / "files", content)
-    with pytest.raises(EnvironmentFailure) as caught:
-        publish(session, repo, files)
-    assert caught.value.id == "HT306"
-    assert caught.value.message == ("this endpoint has no Xet storage: set HF_HUB_DISABLE_XET=1")
-    assert len(history(session, repo)) == 1
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    assert publish(session, repo, files) is not None
-    attest(session, repo, files)
-
-
-def test_a_cache_of_an_earlier_server_at_the_same_address_is_explained(
-    repo: str, tmp_path: Path, content: dict[str, bytes]
-) -> None:
-    files = release(tmp_path / "files", content)
-    with running(tmp_path / "1", log=tmp_path / "log") as hub:
-        assert publish(connect(hub.url, token=hub.token, patience=QUICK), repo, files)
-    port = int(hub.url.rpartition(":")[2])
-    with running(tmp_path / "2", port=port, log=tmp_path / "log") as hub:
-        session = connect(hub.url, token=hub.token, patience=QUICK)
-        with pytest.raises(CheckError) as caught:
-            publish(session, repo, files)
-        assert caught.value.id == "HT323"
-        assert caught.value.next.startswith("rm -r ")
-        assert len(history(session, repo)) == 1
 
 
 def test_datasets_have_their_own_addresses(session: Session, repo: str, tmp_path: Path) -> None:
