@@ -102,7 +102,7 @@ def wait_until_ready(
             if waited > timeout:
                 raise _not_started(f"was not ready after {timeout:g} s", log, since)
             progress(what, int(waited), None, "seconds")
-            time.sleep(0.25)
+            time.sleep(min(0.02 + waited / 10, 1.0))
 
 
 def _not_started(how: str, log: Path, since: int) -> EnvironmentFailure:
