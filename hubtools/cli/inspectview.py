@@ -43,11 +43,7 @@ def print_description(
     output.table(["what", place], rows)
     shards = description.shards
     if reader is None and shards is not None and shards.kind in ("verl-fsdp", "dcp"):
-        alpha = (
-            " --lora-alpha ALPHA"
-            if any(one.name.endswith("lora_adapter") for one in description.inside)
-            else ""
-        )
+        alpha = " --lora-alpha ALPHA" if description.lora_step else ""
         output.note(f"next: hubtools ingest {shlex.quote(place)}{alpha} -o OUT")
     for finding in description.findings:
         if finding.level != "error":  # the error that follows tells them all

@@ -47,6 +47,7 @@ class Description:
         evidence: the files or fields that say so.
         base, base_revision: the base it names; may be a local path; empty when it names none.
         base_source: file and field of `base`.
+        lora_step: whether `shards` are of a LoRA run.
         weights: weight file → bytes.
         missing: weight files that should be there and are not.
         dtypes: dtype → (tensors, elements).
@@ -73,6 +74,7 @@ class Description:
     quantisation: Quantisation | None
     ggufs: tuple[GgufInfo, ...]
     shards: TrainerShards | None
+    lora_step: bool
     steps: tuple[Step, ...]
     weights: Mapping[str, int]
     missing: tuple[str, ...]
@@ -105,7 +107,8 @@ class Description:
             return f"GGUF: {', '.join(kinds)}"
         if self.shards is not None and self.kind == self.shards.kind:
             size = self.shards.world_size
-            return f"{_TRAINERS[self.shards.kind]}, {size} rank{'s' * (size != 1)}"
+            what = "step of a LoRA run: " if self.lora_step else ""
+            return f"{what}{_TRAINERS[self.shards.kind]}, {size} rank{'s' * (size != 1)}"
         if self.kind == "run":
             return f"a folder of {len(self.inside)} checkpoint{'s' * (len(self.inside) != 1)}"
         return _WORDS[self.kind]
@@ -150,6 +153,7 @@ class Description:
                 "folder": self.shards.folder.relative_to(self.path).as_posix(),
                 "world_size": self.shards.world_size,
                 "missing_ranks": list(self.shards.missing),
+                "lora": self.lora_step,
             },
             "steps": [asdict(step) for step in self.steps],
             "weights": [{"name": name, "size": size} for name, size in self.weights.items()],

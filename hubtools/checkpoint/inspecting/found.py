@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from hubtools.checkpoint import adapter as adapters
 from hubtools.checkpoint.adapter import AdapterConfig, read_adapter_config
+from hubtools.checkpoint.ingesting.keys import is_adapted
 from hubtools.checkpoint.inspecting.contents import list_files
 from hubtools.checkpoint.inspecting.describe import Inside, Kind
 from hubtools.checkpoint.inspecting.pickled_tensors import file_tensors, shard_tensors
-from hubtools.checkpoint.inspecting.stored import Stored, as_finding, read_stored
+from hubtools.checkpoint.inspecting.stored import SHARD, Stored, as_finding, read_stored
 from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.kinds import TrainerShards, named_step, trainer_shards
 from hubtools.checkpoint.shards import INDEX, SINGLE
@@ -60,13 +61,21 @@ class Found:
     problems: list[Finding] = field(default_factory=list)
 
     @property
+    def lora_step(self) -> bool:
+        """Whether the trainer's shards are of a LoRA run: an adapter lies beside or in them."""
+        beside = any(one.kind == "adapter" for one in self.inside)
+        return self.shards is not None and (
+            beside or any(is_adapted(entry.name) for entry in self.stored.pickled)
+        )
+
+    @property
     def pickles(self) -> list[str]:
         """Names of weight files that are pickles."""
         return [name for name in self.files if _PICKLED.fullmatch(name)]
 
 
 def find(path: Path, *, pickles: bool, holes: Collection[str] = ()) -> Found:
-    """Read a directory, or one file as if it were alone.
+    """Read a directory, or one file with what belongs to it.
 
     Args:
         path: an existing file or directory.
@@ -80,7 +89,7 @@ def find(path: Path, *, pickles: bool, holes: Collection[str] = ()) -> Found:
         shards = trainer_shards(path)
         inside = _inside(path, shards)
     else:
-        root, files, complete = path.parent, {path.name: path.stat().st_size}, True
+        root, files, complete = path.parent, _with_companions(path), True
     home = _home(root, files, shards)
     found = Found(root, files, complete, read_stored(root, files), shards, home, inside, holes)
     found.problems += found.stored.problems
@@ -88,6 +97,23 @@ def find(path: Path, *, pickles: bool, holes: Collection[str] = ()) -> Found:
     if pickles:
         _read_pickles(found)
     return found
+
+
+def _with_companions(path: Path) -> dict[str, int]:
+    """Name → bytes of a file, of the configuration beside it, and of a shard's other shards."""
+    names = {path.name}
+    if path.name == adapters.WEIGHTS:
+        names.add(adapters.CONFIG)
+    elif path.suffix == ".safetensors":
+        names.add("config.json")
+    if shard := SHARD.fullmatch(path.name):
+        names.add(INDEX)
+        names |= {file.name for file in path.parent.glob(f"model-*-of-{shard[2]}.safetensors")}
+    return {
+        name: file.stat().st_size
+        for name in sorted(names)
+        if (file := path.with_name(name)).is_file()
+    }
 
 
 def _read_texts(found: Found) -> None:

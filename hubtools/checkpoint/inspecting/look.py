@@ -31,7 +31,7 @@ _LEVELS = ("error", "warning", "info")
 def look(
     path: Path, *, scan: Scan | None = None, public: bool = False, holes: Collection[str] = ()
 ) -> Description:
-    """Describe a directory, or one safetensors or GGUF file.
+    """Describe a directory, or one safetensors or GGUF file with what belongs to it.
 
     What is damaged becomes a finding of level `error`; the rest is described all the same.
 
@@ -73,6 +73,7 @@ def look(
         quantisation=how,
         ggufs=tuple(stored.ggufs),
         shards=found.shards,
+        lora_step=found.lora_step,
         steps=steps,
         weights=_weights(found),
         missing=stored.missing,

@@ -30,7 +30,9 @@ def test_a_missing_shard_is_named_and_the_rest_described(broken: Pair) -> None:
     path = sharded(broken[0])
     whole = look(path)
     assert len(whole.weights) > 2
-    gone = list(whole.weights)[1]
+    gone, kept = list(whole.weights)[1:3]
+    assert look(path / kept).weights == whole.weights
+    assert look(path / kept).findings == ()
     (path / gone).unlink()
     seen = look(path)
     assert (seen.kind, seen.missing, seen.broken) == ("full", (gone,), True)

@@ -214,3 +214,17 @@ def test_foreign_files_by_sort(broken: Pair) -> None:
         "cache": 1, "optimizer state": 1, "other": 1, "random state": 1, "run logs": 2,
         "scheduler state": 1, "trainer state": 2, "version control": 1,
     }  # fmt: skip
+
+
+def test_one_file_is_read_with_the_configuration_beside_it(broken: Pair) -> None:
+    base, adapter = broken
+    seen = look(base / "model.safetensors")
+    assert (seen.kind, seen.architecture, seen.files) == ("full", "LlamaForCausalLM", 2)
+    assert (seen.parameters, seen.foreign) == (look(base).parameters, ())
+    assert list(seen.weights) == ["model.safetensors"]
+    assert look(adapter / "adapter_model.safetensors").words() == look(adapter).words()
+    (base / "config.json").write_text("[")
+    assert [f.id for f in look(base / "model.safetensors").findings] == ["HT106"]
+    (base / "config.json").unlink()
+    alone = look(base / "model.safetensors")
+    assert (alone.kind, alone.architecture, alone.findings) == ("consolidated", "", ())

@@ -164,12 +164,14 @@ def test_the_configuration_of_a_verl_step_lies_beside_it(made: Made, tmp_path: P
     assert (seen.kind, seen.architecture) == ("verl-fsdp", "LlamaForCausalLM")
     assert (seen.tokenizer, seen.chat_template) == (("tokenizer.json",), True)
     assert (seen.foreign, seen.inside) == ((), ())
+    assert seen.words() == "FSDP shards of verl, 2 ranks"
     lora = Path(shutil.copytree(adapter, tmp_path / "actor" / "lora_adapter"))
     config = json.loads((lora / "adapter_config.json").read_bytes())
     (lora / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 0}))
     assert [(one.name, one.kind) for one in look(tmp_path).inside] == [
         ("actor/lora_adapter", "adapter")
     ]
+    assert look(tmp_path).words() == "step of a LoRA run: FSDP shards of verl, 2 ranks"
     assert ("HT183", "warning") in ids(tmp_path)
     assert ("HT183", "warning") in ids(lora)
 
@@ -217,3 +219,14 @@ def test_statements_of_the_step_that_disagree(broken: Pair) -> None:
     (run / "latest").write_text("global_step9\n")
     assert [step.value for step in look(run).steps] == [9, 9, 9]
     assert "HT178" not in {finding.id for finding in look(run).findings}
+
+
+def test_an_adapter_in_the_shards_makes_it_the_step_of_a_lora_run(tmp_path: Path) -> None:
+    import torch
+
+    name = "base_model.model.model.layers.0.mlp.up_proj"
+    parts = {f"{name}.{part}.weight": torch.ones(2, 2) for part in ("base_layer", "lora_A.default")}
+    torch.save(parts, tmp_path / "model_world_size_1_rank_0.pt")
+    seen = look(tmp_path)
+    assert seen.words() == "step of a LoRA run: FSDP shards of verl, 1 rank"
+    assert seen.to_json()["trainer"]["lora"]
