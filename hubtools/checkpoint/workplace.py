@@ -51,15 +51,30 @@ class Workplace:
         """Tells which of them are whole."""
         return self.folder / JOURNALS[self.what]
 
+    @property
+    def occupied(self) -> bool:
+        """Whether something is at `out`. An empty directory is free: the new one takes its place.
+
+        The working directory cannot be replaced under the shell that is in it, nor a mount point.
+        """
+        try:
+            empty = self.out.is_dir() and not self.out.is_symlink() and not any(self.out.iterdir())
+        except OSError:
+            return True
+        if empty:
+            return os.path.ismount(self.out) or self.out.samefile(os.curdir)
+        return os.path.lexists(self.out)
+
     @contextmanager
     def held(self) -> Iterator[None]:
         """Make the place and keep others out of it.
 
         Raises:
-            UsageError: HT120 when `out` is there and nothing was made here; nothing is left behind.
+            UsageError: HT120 when `out` is `occupied` and nothing was made here; nothing is left
+                behind.
             EnvironmentFailure: HT901 it cannot be made, HT903 in use.
         """
-        if os.path.lexists(self.out) and not (self.out.exists() and self._record.is_file()):
+        if self.occupied and not (self.out.exists() and self._record.is_file()):
             raise self._occupied("it was made by something else", removable=False)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -71,12 +86,12 @@ class Workplace:
             yield
 
     def finished(self, job: str) -> dict[str, Any] | None:
-        """The result of `job` when it made `out`, every file still as it was; None without `out`.
+        """The result of `job` when it made `out`, every file as it was; None when it is free.
 
         Raises:
             UsageError: HT120 when `out` holds something else.
         """
-        if not os.path.lexists(self.out):
+        if not self.occupied:
             return None
         known, result = self._recorded()
         ours = bool(result) and _same_files(self.out, result["files"])

@@ -203,8 +203,9 @@ class _Job:
     def merge(self) -> dict[str, Any]:
         """Write OUT."""
         from hubtools.checkpoint.merging.merge import merge
+        from hubtools.checkpoint.workplace import Workplace
 
-        again = self._out.exists()  # then it is checked, or refused
+        again = Workplace(self._out, "merge").occupied  # then it is checked, or refused
         with self._output.progress() as progress:
             result = merge(
                 self._named,

@@ -187,9 +187,13 @@ def test_one_pickle_is_read_without_running_it(tmp_path: Path, here: Any, refere
 def test_the_output_is_something_else(trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
+    (out / "notes.txt").touch()
     with pytest.raises(UsageError, match="HT120"):
         ingest(trained / "fsdp1", out, dtype="bfloat16", log=tmp_path / "log")
-    assert list(out.iterdir()) == []
+    assert list(out.iterdir()) == [out / "notes.txt"]
+    (out / "notes.txt").unlink()  # an empty directory is free
+    made = ingest(trained / "fsdp1", out, dtype="bfloat16", log=tmp_path / "log")
+    assert {file.name for file in out.iterdir()} == made["files"].keys()
 
 
 def test_a_step_that_was_interrupted_is_named(copied: Copy) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -206,9 +207,32 @@ def test_another_job_does_not_touch_what_is_there(made: Any, tmp_path: Path) -> 
     assert sha256_file(out / "model.safetensors") == digest
     foreign = tmp_path / "foreign"
     foreign.mkdir()
+    (foreign / "notes.txt").touch()
     with pytest.raises(UsageError, match="HT120"):
         merge(adapter, base, foreign, log=tmp_path / "log")
-    assert list(foreign.iterdir()) == []
+    assert list(foreign.iterdir()) == [foreign / "notes.txt"]
+
+
+def test_an_empty_directory_is_free(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base, adapter = made()
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    for place in (Path(), out):  # not under the shell that is in it
+        with pytest.raises(UsageError, match="HT120"):
+            merge(adapter, base, place, log=tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(out)
+    with pytest.raises(UsageError, match="HT120"):
+        merge(adapter, base, tmp_path / "link", log=tmp_path / "log")
+    first = merge(adapter, base, out, log=tmp_path / "log")
+    assert {file.name for file in out.iterdir()} == first["files"].keys()
+    shutil.rmtree(out)
+    out.mkdir()  # emptied: the record of the first time proves nothing
+    assert merge(adapter, base, out, log=tmp_path / "log") == first
+    assert {file.name for file in out.iterdir()} == first["files"].keys()
 
 
 def test_the_plan_says_what_will_happen(made: Any) -> None:
