@@ -13,6 +13,10 @@ Kind = Literal[
     "nothing_scored",
     "other_run",
     "missing_package",
+    "bad_dataset",
+    "unpinned",
+    "bad_corpus",
+    "no_retriever",
 ]
 
 

@@ -24,6 +24,7 @@ from eval_harness.scorers import normalise
 
 FINISHERS = frozenset({"finish", "submit", "final_answer"})
 _FIELDS = ("answer", "result", "message", "output")
+_CUT = frozenset({"length", "max_turns", "context"})
 _FINAL = re.compile(r"^[^\w\n]*Final answer[^\w\n:]*:[^\S\n]*(.+)$", re.IGNORECASE | re.MULTILINE)
 _BRACES = re.compile(r"\\boxed\{|[{}]")
 
@@ -31,14 +32,15 @@ _BRACES = re.compile(r"\\boxed\{|[{}]")
 def extract(prompt: Sequence[Message], transcript: Sequence[Message], finish: str) -> Extraction:
     """The answer, its rung, and whether a lower marked rung disagrees.
 
-    What was cut off (`finish` is `length`, or thinking never ended) has no fifth rung: its last
-    line is where the writing stopped, not an answer (EleutherAI/lm-evaluation-harness#3382).
+    What was cut off (by its length, its turns or its context, or while thinking) has no fifth
+    rung: its last line is where the writing stopped, not an answer
+    (EleutherAI/lm-evaluation-harness#3382).
     """
     text = after_thinking(said(transcript))
     if text is None:
         return Extraction(None, truncated=True)
     found = [(tier, answer) for tier, rung in enumerate(_RUNGS, start=1) if (answer := rung(text))]
-    truncated = finish == "length"
+    truncated = finish in _CUT
     if not found and not truncated and (line := _last_line(text)):
         found = [(len(_RUNGS) + 1, line)]
     if not found:

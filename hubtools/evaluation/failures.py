@@ -24,6 +24,10 @@ _KINDS: dict[str, tuple[type[HubtoolsError], str]] = {
     "nothing_scored": (CheckError, "HT406"),
     "other_run": (CheckError, "HT407"),
     "missing_package": (EnvironmentFailure, "HT408"),
+    "bad_dataset": (CheckError, "HT425"),
+    "unpinned": (UsageError, "HT426"),
+    "bad_corpus": (CheckError, "HT427"),
+    "no_retriever": (EnvironmentFailure, "HT428"),
 }
 
 
