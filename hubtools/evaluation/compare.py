@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hubtools.errors import CheckError
 from hubtools.evaluation.protocol import differing_fields
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.statistics import paired_difference
+from hubtools.evaluation.statistics_paired import paired_difference
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,13 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hubtools.evaluation.statistics import (
-    BINARY,
-    GRADED,
-    bootstrap_mean,
-    paired_difference,
-    wilson,
-)
+from hubtools.evaluation.statistics import bootstrap_mean, wilson
+from hubtools.evaluation.statistics_paired import BINARY, GRADED, paired_difference
 
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=80)
 
