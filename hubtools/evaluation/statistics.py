@@ -78,7 +78,8 @@ def clustered(grid: Grid, *, level: float = LEVEL) -> Interval:
     effective, quantile = 1.0, _z(level)
     if items > 1:
         spread = np.square(sums - value * counts).sum() * items / (items - 1) / n**2
-        ideal = value * (1 - value) / spread if spread > 0 else 0.0
+        alone = value * (1 - value)
+        ideal = alone / spread if spread > 0 else math.inf if alone > 0 else items
         effective, quantile = min(max(ideal, items), n), t_quantile(items - 1, level)
     low, high = _wilson(value, effective, quantile)
     return Interval(value, low, high, level, CLUSTERED, n)
@@ -177,9 +178,9 @@ def _bootstrap(
     """
     n, items = int(counts.sum()), len(sums)
     value = float(sums.sum()) / n
+    if np.ptp(sums / counts) < 1e-12:
+        return wilson(min(value, 1.0) * items, items, level)
     kinds, often = np.unique(np.stack((sums, counts)), axis=1, return_counts=True)
-    if len(often) == 1:
-        return wilson(value * items, items, level)
     drawn = resampled_sums(kinds, often, seed, resamples)
     outward = math.sqrt(items / (items - 1)) * t_quantile(items - 1, level)
     tail = NormalDist().cdf(-outward)
