@@ -125,10 +125,16 @@ def _reasons(log: Path, since: int) -> list[str]:
     return [*first, *(line for line in lines[-3:] if line not in first)]
 
 
-def first_word(url: str, served_name: str) -> dict[str, Any]:
+def first_word(url: str, served_name: str, log: Path, since: int) -> dict[str, Any]:
     """What the server says of itself in its answer to one token: model, system_fingerprint.
 
     A server may be up while the engine behind it is not.
+
+    Args:
+        url: up to `/v1`.
+        served_name: the model to ask for.
+        log: where the server speaks.
+        since: bytes that were in it before.
 
     Raises:
         EnvironmentFailure: HT437 it cannot answer.
@@ -146,6 +152,6 @@ def first_word(url: str, served_name: str) -> dict[str, Any]:
             "HT437",
             f"the engine's server is up but cannot write a token: {error}",
             where=url,
-            detail=("Nothing was asked.",),
-            next="read the engine's log, then run the same command again",
+            detail=(*_reasons(log, since), "Nothing was asked."),
+            next=f"read {log}; correct the engine's options, then run the same command again",
         ) from error

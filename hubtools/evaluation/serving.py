@@ -112,7 +112,7 @@ def _vllm(
         )
         models = _models(url, {}, trust_env=False)
         length = _checked(models, target, name, url)
-        word = first_word(url, name)
+        word = first_word(url, name, log, since)
         told = {"max_model_len": length, "system_fingerprint": word["system_fingerprint"]}
         described = vllm_server.described(target, engine, versions, told)
         yield Server(url, name, _root(models[name]), length, described)
@@ -151,7 +151,7 @@ def _transformers(
                 progress=progress,
             )
             url = f"http://127.0.0.1:{port}/v1"
-            first_word(url, "model")
+            first_word(url, "model", log, since)
             described = {
                 "engine": "transformers serve",
                 "versions": engine_versions(Path(sys.executable)),
