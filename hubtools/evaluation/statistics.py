@@ -77,7 +77,8 @@ def clustered(grid: Grid, *, level: float = LEVEL) -> Interval:
     value = float(sums.sum()) / n
     effective, quantile = 1.0, _z(level)
     if items > 1:
-        spread = np.square(sums - value * counts).sum() * items / (items - 1) / n**2
+        between = float(np.square(sums - value * counts).sum()) * items / (items - 1)
+        spread = between / n**2
         alone = value * (1 - value)
         ideal = alone / spread if spread > 0 else math.inf if alone > 0 else items
         effective, quantile = min(max(ideal, items), n), t_quantile(items - 1, level)
