@@ -7,6 +7,8 @@ which goes to a log file. It dies with its parent: the parent holds the write en
 from __future__ import annotations
 
 import contextlib
+import gc
+import importlib
 import json
 import os
 import signal
@@ -14,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,21 +54,71 @@ def run_child(
         HubtoolsError: the child's own error, rebuilt with its id and exit code.
         EnvironmentFailure: HT904 when it died without one (killed, out of memory), with the log.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as story:
-        child = subprocess.Popen(
-            [python, "-P", "-m", module],  # -P: a tokenizers.py in the user's folder is not ours
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=story,
-            # Passive: threads that spin at barriers slow each other tenfold on a busy machine.
-            env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, **(env or {})},
-        )
+    with Child(module, log=log, python=python, env=env) as child:
+        return child.run(job, what=what, progress=progress)
+
+
+class Child:
+    """A child process that imports what it needs while its job is still being planned.
+
+    Leaving the `with` block ends it, whether it had a job or not.
+
+    Args:
+        module: run as `python -m module`; it ends in `child_main`.
+        log: where it tells its story; without a job it leaves no empty one behind.
+        python: the interpreter.
+        env: added to the environment.
+        early: modules that it imports before it reads its job, when they are installed.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        *,
+        log: Path,
+        python: str = sys.executable,
+        env: Mapping[str, str] | None = None,
+        early: Sequence[str] = (),
+    ) -> None:
+        self._log, self._began, self._used = log, log.exists(), False
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as story:
+            self._process = subprocess.Popen(
+                # -P: a tokenizers.py in the user's folder is not ours
+                [python, "-P", "-m", module, *early],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=story,
+                # Passive: threads that spin at barriers slow each other tenfold on a busy machine.
+                env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ, **(env or {})},
+            )
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        child = self._process
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it ended with the job still in the buffer
+            child.stdin.close()
+        if kind is not None or not self._used:
+            child.terminate()
+        child.wait()
+        child.stdout.close()
+        if not self._used and not self._began and not self._log.stat().st_size:
+            self._log.unlink()
+
+    def run(
+        self, job: Mapping[str, Any], *, what: str, progress: Progress = silent
+    ) -> dict[str, Any]:
+        """Hand over the one job; result and errors as for `run_child`."""
+        child, self._used = self._process, True
         assert child.stdin is not None
         assert child.stdout is not None
         result: dict[str, Any] | None = None
         failure: dict[str, Any] | None = None
-        try:
+        with self._log.open("ab") as story:
             try:
                 child.stdin.write(json.dumps(job).encode() + b"\n")
                 child.stdin.flush()
@@ -82,18 +134,24 @@ def run_child(
                     failure = event["error"]
                 elif "result" in event:
                     result = event["result"]
-        finally:
-            with contextlib.suppress(BrokenPipeError):  # it ended with the job still in the buffer
-                child.stdin.close()
-            if sys.exc_info()[0] is not None:
-                child.terminate()
-            child.wait()
-            child.stdout.close()
-    if failure is not None:
-        raise rebuilt_error(failure)
-    if child.returncode != 0 or result is None:
-        raise _died(child.returncode, what, log)
-    return result
+        with contextlib.suppress(BrokenPipeError):
+            child.stdin.close()
+        child.wait()
+        if failure is not None:
+            raise rebuilt_error(failure)
+        if child.returncode != 0 or result is None:
+            raise _died(child.returncode, what, self._log)
+        return result
+
+
+@contextlib.contextmanager
+def no_garbage() -> Iterator[None]:
+    """Imports without looking for garbage, a seventh of the time that torch and its like take."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 @contextlib.contextmanager
@@ -156,11 +214,18 @@ def child_main(work: Any) -> None:
     """Body of a child module's `__main__`: read the job, call `work(job, progress)`, report.
 
     `work` returns the result object; a HubtoolsError becomes the `error` line. Exits when the
-    parent goes away.
+    parent goes away. Modules named as arguments are imported before the job is read.
     """
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # libraries print to stdout; that is not our protocol
-    job = json.loads(sys.stdin.readline())
+    with no_garbage():
+        for name in sys.argv[1:]:
+            with contextlib.suppress(ImportError):  # whoever needs it says so
+                importlib.import_module(name)
+    line = sys.stdin.readline()
+    if not line:  # the plan failed: there is no job
+        os._exit(0)
+    job = json.loads(line)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
     def progress(label: str, done: int, total: int | None, unit: str) -> None:

@@ -47,8 +47,11 @@ def no_processes() -> Iterator[None]:
     for name in _CHILDREN:
         importlib.import_module(name)
     for name, module in list(sys.modules.items()):
-        if name.startswith("hubtools.checkpoint") and hasattr(module, "run_child"):
-            patch.setattr(module, "run_child", _run_here)
+        if name.startswith("hubtools.checkpoint"):
+            if hasattr(module, "run_child"):
+                patch.setattr(module, "run_child", _run_here)
+            if hasattr(module, "Child"):
+                patch.setattr(module, "Child", _ChildHere)
     # The place where a module that imports it late finds it.
     patch.setattr("hubtools.children.run_child", _run_here)
     try:
@@ -64,3 +67,18 @@ def _run_here(module: str, job: Any, *, progress: Any = None, **_: Any) -> Any:
 
     work = importlib.import_module(module).work
     return json.loads(json.dumps(work(json.loads(json.dumps(job)), progress or ignore)))
+
+
+class _ChildHere:
+    """Stands for a process that was started before its job was known."""
+
+    def __init__(self, module: str, **_: Any) -> None:
+        self._module = module
+
+    def __enter__(self) -> _ChildHere:
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def run(self, job: Any, *, what: str, progress: Any) -> Any:
+        return _run_here(self._module, job, progress=progress)

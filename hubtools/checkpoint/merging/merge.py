@@ -14,24 +14,20 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter, open_adapter
 from hubtools.checkpoint.carry import SmallFile, with_edits
-from hubtools.checkpoint.merging.finish import finish
 from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
 from hubtools.checkpoint.merging.inputs import Inputs, identity, peft_versions, read_inputs
 from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
-from hubtools.checkpoint.merging.plan import MergePlan, plan_merge
-from hubtools.checkpoint.merging.recipe import Stored
-from hubtools.checkpoint.merging.wire import files_to_json, stored_to_json
-from hubtools.checkpoint.merging.written import Written
 from hubtools.checkpoint.shards import Weights, read_weights
 from hubtools.checkpoint.workplace import Workplace, keep_only
-from hubtools.children import ONE_THREAD, run_child
+from hubtools.children import ONE_THREAD, Child
 from hubtools.errors import EnvironmentFailure
 from hubtools.files import disk_error, ensure_space
 from hubtools.progress import Progress, silent
 
 if TYPE_CHECKING:
     from hubtools.checkpoint.merging.peft_engine import PeftPlan
+    from hubtools.checkpoint.merging.plan import MergePlan
 
 _CONVERTED, _RAW = "converted", "raw-"
 _MARGIN = 64 << 20
@@ -100,15 +96,19 @@ class _Merge:
         return self._by_peft() if engine == "peft" else self._by_recipes()
 
     def _by_recipes(self) -> dict[str, Any]:
-        plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
+        dora = any(adapter.config.fields.get("use_dora") for adapter in self.adapters)
+        with self._child("torch" if dora else "numpy") as child:
+            # Imported while the child does its own imports.
+            from hubtools.checkpoint.merging.plan import plan_merge
 
-        small = with_edits(self.inputs.small, plan.config_edits)
+            plan = plan_merge(self.adapters, self.base, self.options, log=self.log)
+            small = with_edits(self.inputs.small, plan.config_edits)
 
-        def make(job: str, kept: int) -> dict[str, Any]:
-            self._require_space(plan.layout.bytes - kept)
-            return self._written(plan, small, job)
+            def make(job: str, kept: int) -> dict[str, Any]:
+                self._require_space(plan.layout.bytes - kept)
+                return self._written(child, plan, small, job)
 
-        return self._whole(plan.weights, [plan.engine], make)
+            return self._whole(plan.weights, [plan.engine], make)
 
     def _by_peft(self) -> dict[str, Any]:
         from hubtools.checkpoint.merging.peft_engine import (
@@ -125,7 +125,8 @@ class _Merge:
             merge_with_peft(plan, raw, log=self.log, progress=self.progress)
             told = plan_of_raw(self.adapters, self.base, self.options, raw)
             small = with_edits(self.inputs.small, told.config_edits)
-            return self._written(told, small, job)
+            with self._child("numpy") as child:
+                return self._written(child, told, small, job)
 
         return self._whole(read_weights(self.base), ["peft", *peft_versions()], make)
 
@@ -158,11 +159,21 @@ class _Merge:
     def _require_space(self, size: int) -> None:
         ensure_space(self.place.folder, size + _MARGIN, f"the merged model {self.place.out.name}")
 
-    def _written(self, plan: MergePlan, small: Mapping[str, SmallFile], job: str) -> dict[str, Any]:
+    def _child(self, library: str) -> Child:
+        return Child(
+            "hubtools.checkpoint.merging.child", log=self.log, env=ONE_THREAD, early=[library]
+        )
+
+    def _written(
+        self, child: Child, plan: MergePlan, small: Mapping[str, SmallFile], job: str
+    ) -> dict[str, Any]:
         """Let a child write the weights, and complete them."""
+        from hubtools.checkpoint.merging.finish import finish
+        from hubtools.checkpoint.merging.wire import files_to_json
+        from hubtools.checkpoint.merging.written import Written
+
         home = {header.path for header in plan.weights.headers.values()}
-        told = run_child(
-            "hubtools.checkpoint.merging.child",
+        told = child.run(
             {
                 "files": files_to_json(plan.layout.files),
                 "base": _replaced(plan, home),
@@ -175,10 +186,8 @@ class _Merge:
                 "bytes": plan.layout.bytes,
                 "label": f"merge {self.place.out.name}",
             },
-            log=self.log,
             what=f"merge into {self.place.out}",
             progress=self.progress,
-            env=ONE_THREAD,
         )
         written = {name: Written.from_json(file) for name, file in told["written"].items()}
         return finish(plan, written, small, self.place.files)
@@ -186,6 +195,9 @@ class _Merge:
 
 def _replaced(plan: MergePlan, home: set[Path]) -> dict[str, Any]:
     """The base's tensors in whose place others come."""
+    from hubtools.checkpoint.merging.recipe import Stored
+    from hubtools.checkpoint.merging.wire import stored_to_json
+
     places = plan.weights.tensors()
     names = [o.name for o in plan.layout.outputs() if o.source.path not in home]
     found = {name: places[name] for name in names if name in places}

@@ -174,7 +174,7 @@ def test_a_small_file_that_changes_last_is_written_as_it_was_read(
         (base / "config.json").write_bytes(b"{}")
         return finish(*arguments)
 
-    monkeypatch.setattr("hubtools.checkpoint.merging.merge.finish", late)
+    monkeypatch.setattr("hubtools.checkpoint.merging.finish.finish", late)
     merge(sharded[1], base, tmp_path / "out", log=tmp_path / "log")
     assert (tmp_path / "out" / "config.json").read_bytes() == before
 
