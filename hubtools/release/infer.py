@@ -13,11 +13,12 @@ from hubtools.checkpoint.adapter_kinds import classify
 from hubtools.checkpoint.base import resolve_base
 from hubtools.checkpoint.kinds import named_step
 from hubtools.digests import sha256_bytes
-from hubtools.errors import UsageError
+from hubtools.errors import CheckError, UsageError
 from hubtools.family.manifest import FILE
 from hubtools.files import write_atomic
 from hubtools.release.context import lacks_config
 from hubtools.release.look import Run, look_at
+from hubtools.release.refuse import as_release
 
 _REPO = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
@@ -69,7 +70,11 @@ def infer_manifest(
     if config is None and re.fullmatch(r".+@[0-9a-f]{40}", base) and lacks_config(source):
         config = resolve_base(base, weights=False)
         origins.append(f"config.json (of {base})")
-    run = look_at(source, base=config, dtype=dtype, lora_alpha=lora_alpha)
+    try:
+        run = look_at(source, base=config, dtype=dtype, lora_alpha=lora_alpha)
+    except CheckError as error:
+        error.next = as_release(error.next, repo, base)
+        raise
     if not kind:
         kind = run.kind
         origins.append(f'kind = "{kind}" ({run.kind_from})')

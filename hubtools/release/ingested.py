@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubtools.checkpoint.adapter import CONFIG
+from hubtools.checkpoint.adapter import CONFIG, read_adapter_config
 from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import CheckError, Finding, HubtoolsError
 from hubtools.family.manifest import Family, Member
@@ -24,14 +24,16 @@ CHECKED = "ingest"
 def is_ingested(checkpoint: Path) -> bool:
     """Whether this is a run to take in, rather than a model or adapter that is published as it is.
 
-    Names alone decide. What is neither, or several steps at once, is told by whoever reads it; so
-    is a whole model that lies in a step directory as the base of an adapter.
+    Names decide, and of verl's `lora_adapter/` whether its alpha was saved. What is neither, or
+    several steps at once, is told by whoever reads it; so is a whole model that lies in a step
+    directory as the base of an adapter.
     """
+    from hubtools.checkpoint.ingesting.beside import LORA
     from hubtools.checkpoint.ingesting.find import find_source, is_base_alone
 
     whole = (checkpoint / SINGLE, checkpoint / INDEX)
     if (checkpoint / CONFIG).is_file():
-        return False
+        return checkpoint.name == LORA and _lacks_alpha(checkpoint)
     if any(file.is_file() for file in whole):
         return is_base_alone(checkpoint)
     try:
@@ -39,6 +41,13 @@ def is_ingested(checkpoint: Path) -> bool:
     except CheckError as error:
         return error.id != "HT165"
     return True
+
+
+def _lacks_alpha(adapter: Path) -> bool:
+    try:
+        return read_adapter_config(adapter).alpha == 0
+    except CheckError:
+        return False  # whoever reads it tells
 
 
 def ingest_job(release: Release, member: Member) -> IngestJob:

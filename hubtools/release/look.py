@@ -20,7 +20,6 @@ from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.checkpoint.trainer import STATE, read_trainer_state
 from hubtools.errors import CheckError
 from hubtools.release.ingested import is_ingested
-from hubtools.release.refuse import in_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +92,7 @@ def _to_merge_only(source: Path) -> Path | None:
 def _trainers(source: Path, base: Path | None, dtype: str, lora_alpha: float | None) -> Run:
     from hubtools.checkpoint.ingesting.ingest import plan_ingest
 
-    try:
-        job = plan_ingest(source, base=base, dtype=dtype or None, lora_alpha=lora_alpha)
-    except CheckError as error:
-        error.next = in_manifest(error.next, "the manifest")
-        raise
+    job = plan_ingest(source, base=base, dtype=dtype or None, lora_alpha=lora_alpha)
     folder, side = job.source.folder, job.source.side
     adapter = read_adapter_config(folder) if (folder / CONFIG).is_file() else None
     config = side / "config.json" if side is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,6 +18,11 @@ def as_finding(error: HubtoolsError, member: str = "") -> Finding:
 
 
 _OPTIONS = (  # of merge and ingest: as a fix names them, then as a manifest states them
+    (
+        r"ingest (.+) -o OUT .*# the adapter is there",
+        "set checkpoint to {} in [inputs], and lora_alpha = ALPHA in [ingest],",
+        "",
+    ),
     (r"without --lora-alpha", "remove lora_alpha from [ingest]", "leave --lora-alpha out"),
     (r"--lora-alpha \w+", "add lora_alpha = ALPHA to [ingest]", "--lora-alpha ALPHA"),
     (r"ingest .*--dtype (\w+)", 'add dtype = "{}" to [ingest]', "--dtype {}"),
@@ -38,6 +44,21 @@ def in_manifest(fix: str, place: str) -> str:
             option = f" (with --from: {flag.format(*found.groups())})" if flag else ""
             return f"{words.format(*found.groups())} in {place}{option}"
     return fix
+
+
+def as_release(fix: str, repo: str, base: str) -> str:
+    """What to do about an error of `ingest`, as the command of a release without a manifest.
+
+    Args:
+        fix: the error's `next`.
+        repo: to release as.
+        base: the base that was named, or empty.
+    """
+    found = re.fullmatch(r"hubtools ingest (.+) -o OUT((?: --\S+ \S+)*(?:  #.*)?)", fix)
+    if found is None:
+        return in_manifest(fix, "the manifest")
+    named = f" --base {shlex.quote(base)}" if base else ""
+    return f"hubtools release {repo} --from {found[1]}{named}{found[2]}"
 
 
 def grouped(findings: Sequence[Finding]) -> list[Finding]:

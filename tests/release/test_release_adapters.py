@@ -183,6 +183,10 @@ def test_a_full_model_is_no_adapter(family: Path) -> None:
             "name the base it was trained on: --base DIR",
             "correct base, or give it its path, in",
         ),
+        (
+            "hubtools ingest run/lora_adapter -o OUT --lora-alpha ALPHA  # the adapter is there",
+            "set checkpoint to run/lora_adapter in [inputs], and lora_alpha = ALPHA in [ingest]",
+        ),
         ("ls runs", "ls runs"),
     ],
 )

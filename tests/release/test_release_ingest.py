@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -274,3 +275,23 @@ def test_a_release_without_a_manifest_knows_kind_and_step(lora: Path, made: Path
     inferred = infer_manifest("me/first", run, base=base, lora_alpha=24.0)
     assert 'kind = "adapter"' in inferred.text
     assert "lora_alpha = 24.0" in inferred.text
+
+
+def test_the_base_of_a_lora_run_names_the_release_of_its_adapter(
+    lora: Path, tmp_path: Path
+) -> None:
+    base = f"lab/tiny-base@{tiny_family.REVISION}"
+    actor = Path(shutil.copytree(lora / "runs/red/global_step_7/actor", tmp_path / "actor"))
+    shutil.copytree(lora / "base", actor / "huggingface", dirs_exist_ok=True)
+    with pytest.raises(CheckError, match="HT172") as caught:
+        infer_manifest("me/first", actor / "huggingface", base=base)
+    words = shlex.split(caught.value.next, comments=True)
+    assert words == [
+        "hubtools", "release", "me/first", "--from", str(actor / "lora_adapter"), "--base", base,
+        "--lora-alpha", "ALPHA",
+    ]  # fmt: skip
+    inferred = infer_manifest("me/first", Path(words[4]), base=words[6], lora_alpha=24.0)
+    assert 'kind = "adapter"' in inferred.text
+    with pytest.raises(CheckError, match="HT172") as caught:
+        infer_manifest("me/first", actor / "huggingface", base=base, lora_alpha=24.0)
+    assert f"--from {actor}/lora_adapter" in caught.value.next

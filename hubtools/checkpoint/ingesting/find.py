@@ -220,7 +220,8 @@ def _adapter_of(folder: Path, evidence: Evidence) -> str:
         return f"hubtools inspect {shlex.quote(str(place))}  # release or merge this adapter"
     if place.name == LORA and not (place / adapters.CONFIG).is_file():
         return "copy the whole step directory again from where it was trained"
-    return f"hubtools ingest {shlex.quote(str(place))} -o OUT --lora-alpha ALPHA"
+    command = f"hubtools ingest {shlex.quote(str(place))} -o OUT --lora-alpha ALPHA"
+    return f"{command}  # the adapter is there"
 
 
 def _foreign(run: Path, folder: Path, kind: str) -> CheckError:

@@ -134,7 +134,9 @@ def test_a_whole_base_below_the_adapter(tuned: Path, tmp_path: Path) -> None:
     shutil.copytree(actor / "huggingface", actor / "merged")
     for name in ("huggingface", "merged"):
         error = refused("HT172", lambda name=name: plan_ingest(actor / name), "untrained base")
-        assert error.next.endswith("actor/lora_adapter -o OUT --lora-alpha ALPHA")
+        command, _, why = error.next.partition("  # ")
+        assert command.endswith("actor/lora_adapter -o OUT --lora-alpha ALPHA")
+        assert why == "the adapter is there"
         assert is_ingested(actor / name)
     (actor / "lora_adapter" / "adapter_config.json").unlink()
     refused("HT172", lambda: plan_ingest(actor), "untrained base")
