@@ -78,6 +78,18 @@ def user_config(environ: Mapping[str, str]) -> Path:
     return base / "hubtools" / "config.toml"
 
 
+def user_cache(environ: Mapping[str, str]) -> Path:
+    """Where this platform keeps what can be computed again: `hubtools` in its cache folder."""
+    home = Path(environ.get("HOME") or Path.home())
+    if sys.platform == "darwin":
+        base = home / "Library" / "Caches"
+    elif sys.platform == "win32":
+        base = Path(environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    else:
+        base = Path(environ.get("XDG_CACHE_HOME") or home / ".cache")
+    return base / "hubtools"
+
+
 def _sources(
     flags: Mapping[str, str | None], environ: Mapping[str, str], start: Path
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -23,7 +23,8 @@ atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 for name in list(os.environ):
     if name.startswith(("HF_", "HUGGING", "HUBTOOLS_")) or name in ("NO_COLOR", "FORCE_COLOR"):
         del os.environ[name]
-os.environ |= {"HF_HOME": HOME, "HF_HUB_DISABLE_TELEMETRY": "1", "XDG_CONFIG_HOME": HOME}
+os.environ |= {"HF_HOME": HOME, "HF_HUB_DISABLE_TELEMETRY": "1"}
+os.environ |= {"XDG_CONFIG_HOME": HOME, "XDG_CACHE_HOME": HOME}
 os.environ["XDG_CACHE_HOME"] = HOME
 
 # A busy machine is no reason to fail; what must be quick has a benchmark.

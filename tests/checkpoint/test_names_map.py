@@ -17,6 +17,13 @@ from hubtools.checkpoint.naming.names import NameMap, name_map
 from hubtools.checkpoint.naming.names_child import work
 
 
+@pytest.fixture(autouse=True)
+def _ask_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that an earlier test was told is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("hubtools.checkpoint.naming.names._ANSWERED", {})
+
+
 def names_of(base: Path, *asked: str) -> NameMap:
     """As `name_map`, without the child process."""
     result = work({"base": str(base), "asked": list(asked)}, lambda *_: None)

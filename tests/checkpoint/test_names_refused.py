@@ -15,6 +15,13 @@ from hubtools.checkpoint.naming.names_model import build
 from hubtools.errors import CheckError, EnvironmentFailure
 
 
+@pytest.fixture(autouse=True)
+def _ask_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing that an earlier test was told is kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("hubtools.checkpoint.naming.names._ANSWERED", {})
+
+
 @pytest.fixture
 def changed(zoo: Zoo, tmp_path: Path) -> Any:
     """A copy of a base with other fields in config.json."""

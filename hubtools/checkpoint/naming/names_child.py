@@ -17,14 +17,15 @@ from hubtools.checkpoint.naming.names import NameMap, Part
 from hubtools.checkpoint.naming.names_model import build, module_kinds, pages_in_out
 from hubtools.checkpoint.naming.names_trace import Shape, follow
 from hubtools.checkpoint.shards import INDEX, SINGLE, read_weights
-from hubtools.children import child_main
+from hubtools.children import child_main, no_garbage
 from hubtools.progress import Progress
 
 
 def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     """The result is the JSON of a NameMap."""
     base = Path(job["base"])
-    names = _Names(build(base))
+    with no_garbage():
+        names = _Names(build(base))
     if any((base / file).is_file() for file in (SINGLE, INDEX)):
         disk = {name: entry.shape for name, (_, entry) in read_weights(base).tensors().items()}
     else:
