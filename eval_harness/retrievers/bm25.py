@@ -23,6 +23,8 @@ from eval_harness.retrievers.building import (
 )
 from eval_harness.retrievers.passages import Passage
 
+_DIGITS = 4
+
 
 class Index:
     """A built index, for any number of threads at once."""
@@ -60,7 +62,7 @@ class Index:
     def search(self, queries: Sequence[str], topk: int) -> list[list[Passage]]:
         """For each query at most `topk` passages that share a word with it, best first.
 
-        Equal scores stand in corpus order.
+        Scores are rounded to what shards agree on; equal ones stand in corpus order.
         """
         return [self._search(query, topk) for query in queries]
 
@@ -81,9 +83,9 @@ class Index:
             if hits.size > topk:
                 kept = scores[hits]
                 bar = np.partition(kept, -topk)[-topk]
-                hits = hits[kept >= bar]
+                hits = hits[kept >= bar * (1 - 1e-5)]
             first = number * self.about["shard"]
-            best += [(-float(scores[hit]), first + int(hit)) for hit in hits]
+            best += [(-round(float(scores[hit]), _DIGITS), first + int(hit)) for hit in hits]
         return [self._passage(place, -score) for score, place in sorted(best)[:topk]]
 
     def _words(self, query: str) -> list[int]:

@@ -23,7 +23,7 @@ def test_items_are_what_the_packages_give_today() -> None:
 
 def test_there_are_enough_items_and_the_manifest_names_them() -> None:
     suite = load_suite("short_qa")
-    assert suite_names() == ["short_qa"]
+    assert suite_names() == ["short_qa", "sr1_7bench", "sr1_7bench-fixture"]
     assert len(suite.items) == 64
     assert [item.id for item in suite.items] == [item["id"] for item in ITEMS]
     assert len({(item.question, item.context) for item in suite.items}) == 64

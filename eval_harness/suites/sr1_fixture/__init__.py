@@ -1,0 +1,1 @@
+"""Builds the data of `sr1_7bench-fixture`."""
