@@ -70,8 +70,9 @@ def engine_versions(python: Path) -> dict[str, str]:
 @lru_cache(maxsize=8)
 def _asked(python: str, stamps: tuple[int, ...]) -> dict[str, str]:
     try:
+        env = {**os.environ, "PYTHONSAFEPATH": "1"}  # as the server will see it
         told = subprocess.run(
-            [python, "-I", "-c", _PROBE], capture_output=True, timeout=60, check=True
+            [python, "-c", _PROBE], env=env, capture_output=True, timeout=60, check=True
         )
         found: dict[str, str] = json.loads(told.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
