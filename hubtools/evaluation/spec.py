@@ -71,6 +71,8 @@ class SuiteOptions:
         nudge: append the suite's prompt nudge.
         max_context: tokens of prompt and answer together.
         retriever_url: a service with the `/retrieve` contract, in place of the embedded one.
+        accept_unpinned: take a benchmark's data although nobody has pinned them; figures are then
+            named `(unpinned)`.
         user: OpenAI-compatible model that plays the user, `URL#NAME`; for suites that need one.
         tool_template: Jinja file to use in place of the checkpoint's chat template, where that
             does not show tools to the model.
@@ -83,6 +85,7 @@ class SuiteOptions:
     nudge: bool = False
     max_context: int | None = None
     retriever_url: str = ""
+    accept_unpinned: bool = False
     user: str = ""
     tool_template: str = ""
 
