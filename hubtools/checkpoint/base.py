@@ -17,6 +17,7 @@ from hubtools.errors import (
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_PATIENCE = 10.0  # seconds
 _PATTERNS = ["*.safetensors", "*.json", "*.txt", "*.model", "*.jinja", "*.tiktoken", "*.py"]
 _LEGAL = ["LICENSE*", "LICENCE*", "NOTICE*", "USE_POLICY*", "COPYING*"]
 
@@ -85,7 +86,7 @@ def cached_base(repo: str, commit: str) -> Path | None:
 
 
 def _snapshot(repo: str, commit: str, patterns: list[str]) -> Path:
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
         HfHubHTTPError,
@@ -95,8 +96,15 @@ def _snapshot(repo: str, commit: str, patterns: list[str]) -> Path:
     )
 
     place = f"{repo}@{commit}"
+    silence = _silence()
     try:
-        return Path(snapshot_download(repo, revision=commit, allow_patterns=[*patterns, *_LEGAL]))
+        folder = snapshot_download(
+            repo,
+            revision=commit,
+            allow_patterns=[*patterns, *_LEGAL],
+            local_files_only=bool(silence),
+        )
+        return Path(folder)
     except GatedRepoError as error:
         raise AuthError(
             "HT125",
@@ -110,7 +118,7 @@ def _snapshot(repo: str, commit: str, patterns: list[str]) -> Path:
         why = "no such repo, or a private one that this token cannot see"
         raise _unreachable(place, why, "check the name, or: hf auth login") from error
     except LocalEntryNotFoundError as error:
-        why = "not in the cache, and the Hub cannot be reached"
+        why = f"not in the cache, and {silence or f'the Hub at {constants.ENDPOINT} failed'}"
         fix = (
             "check the network and HF_ENDPOINT, or give a local copy (merge: --base DIR; release:"
             " --base-path DIR, or path in the manifest's base)"
@@ -119,6 +127,24 @@ def _snapshot(repo: str, commit: str, patterns: list[str]) -> Path:
     except (HfHubHTTPError, OSError) as error:
         why = f"download failed: {type(error).__name__}"
         raise _unreachable(place, why, "run the same command again (it resumes)") from error
+
+
+def _silence() -> str:
+    """Why the Hub cannot be asked; empty when it answers.
+
+    One quick attempt: the client itself tries for half a minute before it gives up.
+    """
+    from huggingface_hub import constants, get_session
+
+    if constants.HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE is set"
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)
+    except Exception as error:
+        if "TransportError" not in {kind.__name__ for kind in type(error).__mro__}:
+            raise
+        return f"no Hub answers at {constants.ENDPOINT}"
+    return ""
 
 
 def _unreachable(place: str, why: str, fix: str) -> HubtoolsError:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,9 @@ def test_from_a_hub(made: Any, tmp_path: Path) -> None:
     (cached, elsewhere) = answers(refs[0], refs[1], HF_HUB_OFFLINE="1", **home)
     assert cached == found
     assert (elsewhere["id"], elsewhere["where"]) == ("HT122", refs[1])
+    assert elsewhere["message"].endswith("HF_HUB_OFFLINE is set")
+    begin = time.monotonic()
+    (cached, elsewhere) = answers(refs[0], refs[1], **there)
+    assert time.monotonic() - begin < 15  # the client's own retries take 23 s
+    assert cached == found
+    assert elsewhere["message"].endswith(f"no Hub answers at {there['HF_ENDPOINT']}")
