@@ -51,7 +51,12 @@ def command(output: Output, target: str, base: str | None, hub: str | None) -> N
     else:
         if not target.startswith("hf://"):
             output.note(f"· {target} is no path here: looking for such a repo")
-        _repo(output, target, hub)
+        try:
+            _repo(output, target, hub)
+        except EnvironmentFailure as error:
+            if error.id in ("HT307", "HT308") and not target.startswith("hf://"):
+                error.detail = (f"Nor is there a directory or file {target} here.", *error.detail)
+            raise
 
 
 def _directory(output: Output, target: str, base: str | None, hub: str | None) -> None:

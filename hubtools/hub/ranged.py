@@ -89,7 +89,11 @@ def open_repo(session: Session, repo: str, revision: str | None = None) -> RepoR
     Raises:
         HubtoolsError: as `call`; HT308 when there is no such repo or revision.
     """
-    from huggingface_hub.errors import RevisionNotFoundError
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
     def head() -> str:
         try:
@@ -101,9 +105,25 @@ def open_repo(session: Session, repo: str, revision: str | None = None) -> RepoR
                 where=session.endpoint,
                 next=f"hf models info {repo} --expand sha  # or name no revision",
             ) from error
+        except GatedRepoError:
+            raise
+        except RepositoryNotFoundError as error:  # without a token the Hub answers 401, not 404
+            raise _no_repo(session, repo) from error
 
     commit = call(session, "reading the repo", head, repo=repo)
     return RepoReader(session, repo, commit, list_files(session, repo, "model", commit))
+
+
+def _no_repo(session: Session, repo: str) -> EnvironmentFailure:
+    seen = "that this token may see" if session.token else "that is public, and there is no token"
+    command = "hf auth whoami" if session.token else "hf auth login"
+    return EnvironmentFailure(
+        "HT308",
+        f"the Hub has no model repo {repo} {seen}",
+        where=session.endpoint,
+        detail=("Nothing was downloaded.",),
+        next=f"correct the name; if the repo is private: {command}",
+    )
 
 
 def _at_most(response: Any, count: int) -> bytes:

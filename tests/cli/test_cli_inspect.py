@@ -210,8 +210,10 @@ def test_without_a_hub_a_base_stays_a_claim(inspect: Run) -> None:
     [
         (("nowhere",), 2, "neither a path here nor owner/name"),
         (("ann/nothing",), 1, "HT308"),
+        (("ann/nothing",), 1, "Nor is there a directory or file ann/nothing here."),
         (("ann/base@nowhere",), 1, "HT308"),
         (("ann/base", "--hub", "http://127.0.0.1:9"), 1, "HT307"),
+        (("ann/base", "--hub", "http://127.0.0.1:9"), 1, "Nor is there a directory or file"),
         (("ann/base", "--base", "ann/base"), 2, "--base is for a directory"),
         (("checkpoint-8", "--base", "ann/base"), 2, "--base is for the directory of a whole model"),
         (("base", "--base", "ann/nothing"), 1, "HT308"),

@@ -103,6 +103,24 @@ def test_what_is_not_there(session: Session, repo: str, revision: str | None) ->
     assert caught.value.next
 
 
+@pytest.mark.parametrize(("token", "fix"), [("", "hf auth login"), (None, "hf auth whoami")])
+def test_a_repo_that_is_not_there_or_not_shown(
+    hub: LocalHub, repo: str, token: str | None, fix: str
+) -> None:
+    asking = connect(hub.url, token=hub.token if token is None else token, patience=QUICK)
+    with pytest.raises(HubtoolsError, match="HT308") as caught:
+        open_repo(asking, repo)
+    assert caught.value.message.startswith(f"the Hub has no model repo {repo} that ")
+    assert caught.value.next.endswith(fix)
+
+
+def test_without_a_token_the_hub_says_401(canned: Canned) -> None:
+    canned.answers = [(401, {"X-Error-Code": "RepoNotFound"}, b"{}")]
+    with pytest.raises(HubtoolsError, match="HT308") as caught:
+        open_repo(connect(canned.url, token="", patience=QUICK), "ann/x")
+    assert "there is no token" in caught.value.message
+
+
 def whole(canned: Canned, repo: str = "ann/x") -> RepoReader:
     return RepoReader(connect(canned.url, token="", patience=QUICK), repo, "c" * 40, {})
 
