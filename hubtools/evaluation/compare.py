@@ -1,13 +1,26 @@
-"""Two runs against each other: the same questions under one protocol, or no comparison."""
+"""Two checkpoints against each other: the same questions under one protocol, or no comparison."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from hubtools.errors import CheckError
-from hubtools.evaluation.protocol import differing_fields
+from hubtools.evaluation.grid import Grid
+from hubtools.evaluation.protocol import FieldDifference, differences
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.statistics_paired import paired_difference
+from hubtools.evaluation.score import MACRO, WHOLE, pooled
+from hubtools.evaluation.statistics import RESAMPLES
+from hubtools.evaluation.statistics_many import holm, macro_weights
+from hubtools.evaluation.statistics_paired import (
+    Difference,
+    macro_difference,
+    paired_difference,
+    sign_flip,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +29,12 @@ class Comparison:
 
     Args:
         a, b: members.
-        diff, low, high, level, method: as in `statistics.Difference`.
+        diff, low, high, level, method: as in `statistics_paired.Difference`.
         n: items that were scored in both runs.
         p: of a two-sided sign-flip test.
         resolvable: the smallest true difference that n such items would show four times in five.
-        within_noise: the interval holds zero.
+        within_noise: the interval holds zero; with `p_holm`, that is above 1 - level instead.
+        p_holm: p corrected for the number of comparisons made together; None for a single one.
     """
 
     suite: str
@@ -37,6 +51,16 @@ class Comparison:
     resolvable: float
     within_noise: bool
     protocol_id: str
+    p_holm: float | None = None
+
+    def __str__(self) -> str:
+        corrected = "" if self.p_holm is None else f", {_p(self.p_holm)} after Holm"
+        said = "within noise" if self.within_noise else "more than noise"
+        return (
+            f"{self.metric}: {self.a} - {self.b} = {self.diff:+.3f}"
+            f" ({self.low:+.3f} to {self.high:+.3f}), {_p(self.p)}{corrected}: {said};"
+            f" {self.n} questions show differences of {self.resolvable:.2f} and more"
+        )
 
 
 def compare(a: Run, b: Run, metric: str, *, seed: int = 0) -> Comparison:
@@ -46,42 +70,184 @@ def compare(a: Run, b: Run, metric: str, *, seed: int = 0) -> Comparison:
         CheckError: HT411 another protocol (the fields are named), HT412 other items, a metric
             that is not there, or no item scored in both.
     """
-    if a.protocol_id != b.protocol_id:
-        fields = differing_fields(a.protocol, b.protocol)
+    return compare_repeats([a], [b], metric, seed=seed)
+
+
+def compare_repeats(
+    a: Sequence[Run], b: Sequence[Run], metric: str, *, part: str = WHOLE, seed: int = 0
+) -> Comparison:
+    """Likewise for several runs of each side, whose trials are put together item by item.
+
+    Args:
+        a: repeats of one checkpoint.
+        b: repeats of another.
+        metric: by name.
+        part: `WHOLE`, or `MACRO` for the means over categories.
+        seed: of the test.
+
+    Raises:
+        CheckError: as `compare`.
+    """
+    one, other = a[0], b[0]
+    if one.protocol_id != other.protocol_id:
+        said = [str(found) for found in differences(one.protocol, other.protocol)]
         raise CheckError(
             "HT411",
-            f"{a.member} and {b.member} were measured under different protocols",
-            where=str(b.path),
-            detail=(f"They differ in: {', '.join(fields)}.", "No difference was computed."),
+            f"{one.member} and {other.member} were measured under different protocols",
+            where=str(other.path),
+            detail=(f"They differ in {'; '.join(said)}.", "No difference was computed."),
             next="evaluate both in the same way: hubtools evaluate MODEL --again",
         )
-    for run in (a, b):
+    for run in (*a, *b):
         if metric not in run.metrics:
             known = ", ".join(run.metrics)
             raise _no(f"{run.member}: no metric {metric!r} in this run, only {known}", run)
-    if [s["item"] for s in a.samples] != [s["item"] for s in b.samples]:
-        raise _no(f"{a.member} and {b.member} were asked different questions", b)
-    mine, theirs = a.scores(metric), b.scores(metric)
-    both = [item for item in mine if item in theirs]
-    if not both:
-        raise _no(f"{a.member} and {b.member} have no scored question in common", b)
-    found = paired_difference([mine[i] for i in both], [theirs[i] for i in both], seed=seed)
+        if run.grids[metric].items != one.grids[metric].items:
+            raise _no(f"{one.member} and {run.member} were asked different questions", run)
+    difference = macro_paired if part == MACRO else paired
+    found = difference(pooled(a, metric), pooled(b, metric), seed=seed)
+    if found is None:
+        raise _no(f"{one.member} and {other.member} have no scored question in common", other)
     return Comparison(
-        suite=a.suite,
-        metric=metric,
+        suite=one.suite,
+        metric=f"{part} {metric}".strip(),
+        a=one.member,
+        b=other.member,
+        within_noise=found.low <= 0 <= found.high,
+        protocol_id=one.protocol_id,
+        **asdict(found),
+    )
+
+
+def against(
+    baseline: Sequence[Run], others: Sequence[Sequence[Run]], metric: str, *, part: str = WHOLE
+) -> list[Comparison]:
+    """Each of the others minus the baseline, corrected for their number where there are several.
+
+    Raises:
+        CheckError: as `compare`.
+    """
+    made = [compare_repeats(other, baseline, metric, part=part) for other in others]
+    if len(made) < 2:
+        return made
+    corrected = holm([one.p for one in made])
+    return [
+        replace(one, p_holm=p, within_noise=one.within_noise or p > 1 - one.level)
+        for one, p in zip(made, corrected, strict=True)
+    ]
+
+
+def paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
+    """The difference of the means over items that both scored; None where there are none."""
+    both = _both(a, b)
+    if not len(both):
+        return None
+    trials = min(a.scores.shape[1], b.scores.shape[1])
+    means = [item_means(grid, both).tolist() for grid in (a, b)]
+    return paired_difference(*means, trials=trials, seed=seed)
+
+
+def macro_paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
+    """Likewise the difference of the means over categories."""
+    parts = [paired(a.only(name), b.only(name), seed=seed) for name in dict.fromkeys(a.categories)]
+    both = _both(a, b)
+    if not len(both):
+        return None
+    weights = macro_weights([a.categories[place] for place in both])
+    deltas = (item_means(a, both) - item_means(b, both)) * weights
+    return macro_difference([part for part in parts if part], sign_flip(deltas, seed, RESAMPLES))
+
+
+def item_means(grid: Grid, places: np.ndarray) -> np.ndarray:
+    """Mean score of each of these items over its scored trials."""
+    means: np.ndarray = grid.sums[places] / grid.counts[places]
+    return means
+
+
+def _both(a: Grid, b: Grid) -> np.ndarray:
+    return np.flatnonzero((a.counts > 0) & (b.counts > 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why the figures of two runs may or may not be compared.
+
+    Args:
+        a, b: who they are.
+        comparable: whether a difference of the two says anything about the checkpoints.
+        reasons: in words, what speaks for and against it.
+        differing: fields of the protocols that are not the same.
+        comparisons: differences by metric, where they may be made.
+    """
+
+    a: str
+    b: str
+    comparable: bool
+    reasons: tuple[str, ...]
+    differing: tuple[FieldDifference, ...]
+    comparisons: tuple[Comparison, ...]
+
+    def lines(self) -> list[str]:
+        """As text, the verdict first."""
+        verdict = "may be compared" if self.comparable else "may not be compared"
+        return [
+            f"{self.a} and {self.b} {verdict}",
+            *(f"  {reason}" for reason in self.reasons),
+            *(f"  {found}" for found in self.differing),
+            *(f"  {made}" for made in self.comparisons),
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        return {**asdict(self), "text": self.lines()}
+
+
+def explain(a: Run, b: Run) -> Explanation:
+    """Whether and why two numbers may be compared, and what comes of it where they may."""
+    reasons, shared = _reasons(a, b), [name for name in a.metrics if name in b.metrics]
+    differing = tuple(differences(a.protocol, b.protocol))
+    comparable = a.protocol_id == b.protocol_id and bool(shared)
+    comparisons: list[Comparison] = []
+    for metric in shared if comparable else ():
+        try:
+            comparisons.append(compare(a, b, metric))
+        except CheckError as error:
+            reasons.append(f"{metric}: {error.message}")
+    return Explanation(
         a=a.member,
         b=b.member,
-        diff=found.diff,
-        low=found.low,
-        high=found.high,
-        level=found.level,
-        n=found.n,
-        method=found.method,
-        p=found.p,
-        resolvable=found.resolvable,
-        within_noise=found.low <= 0 <= found.high,
-        protocol_id=a.protocol_id,
+        comparable=bool(comparisons),
+        reasons=tuple(reasons),
+        differing=differing,
+        comparisons=tuple(comparisons),
     )
+
+
+def _reasons(a: Run, b: Run) -> list[str]:
+    same = a.protocol_id == b.protocol_id
+    reasons = [
+        f"protocol {a.protocol_id[:12]} for both"
+        if same
+        else f"the protocols differ ({a.protocol_id[:12]} and {b.protocol_id[:12]}):"
+        " a difference of the figures may come from any of the fields below"
+    ]
+    ids = [{i for grid in run.grids.values() for i in grid.items} for run in (a, b)]
+    common = len(ids[0] & ids[1])
+    reasons.append(f"{common} questions in common, of {len(ids[0])} and {len(ids[1])}")
+    for run in (a, b):
+        weights = f"weights {run.weights[:12]}" if run.weights else "weights unknown"
+        reasons.append(f"{run.member}: {run.status}, {weights}, seed {run.seed}")
+        if run.missing:
+            reasons.append(f"{run.member}: not recorded: {', '.join(run.missing)}")
+        if run.failures:
+            reasons.append(f"{run.member}: failed samples, not scored: {run.failures}")
+    if a.weights and a.weights == b.weights:
+        reasons.append("the weights are the same: what differs is chance")
+    return reasons
+
+
+def _p(p: float) -> str:
+    return f"p {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
 def _no(message: str, run: Run) -> CheckError:

@@ -78,7 +78,8 @@ class Grid:
 
 
 def grids(samples: Iterable[Mapping[str, Any]], metrics: Sequence[str]) -> dict[str, Grid]:
-    """Metric to its grid, in one pass over samples (`item`, `category`, `trial`, `scores`).
+    """Metric to its grid, in one pass over samples: `item`, `category`, `trial`, `scores` (None
+    where it failed).
 
     Raises:
         ValueError: two samples of one item and trial.

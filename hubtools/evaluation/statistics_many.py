@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,12 @@ def holm(ps: Sequence[float]) -> list[float]:
         so_far = max(so_far, min(1.0, (len(ps) - rank) * ps[place]))
         corrected[place] = so_far
     return corrected
+
+
+def macro_weights(categories: Sequence[str]) -> np.ndarray:
+    """Weight of each item, 1 on average, that makes the mean over items that over categories."""
+    sizes = Counter(categories)
+    return np.array([len(categories) / (len(sizes) * sizes[name]) for name in categories])
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +56,8 @@ def selection(scores: np.ndarray) -> Selection:
     all by E[max of m normal numbers] times its root.
 
     Args:
-        scores: (items, checkpoints) of float64; one score an item, or the mean of its trials.
+        scores: (items, checkpoints) of float64; one score an item, or the mean of its trials,
+            times the item's weight where the figure is a macro mean.
 
     Raises:
         ValueError: fewer than two checkpoints, or no items.

@@ -22,6 +22,7 @@ POWER = 0.8
 BINARY = "paired, Bonett-Price"
 GRADED = "paired, normal with one item added each way"
 REPEATED = "paired by item, t with one trial added each way"
+MACRO_PAIRED = "mean of the categories' paired intervals"
 UNPAIRED = "unpaired, from the two intervals"
 
 
@@ -141,6 +142,28 @@ def unpaired_difference(a: Interval, b: Interval) -> Difference:
     error = (high - low) / 2 / z
     resolvable = min(1.0, (z + NormalDist().inv_cdf(POWER)) * error)
     return Difference(diff, low, high, a.level, math.nan, min(a.n, b.n), resolvable, UNPAIRED)
+
+
+def macro_difference(parts: Sequence[Difference], p: float) -> Difference:
+    """Difference of two macro means from those of their categories; p is the whole test's.
+
+    Raises:
+        ValueError: no categories.
+    """
+    if not parts:
+        raise ValueError("no categories")
+    m = len(parts)
+    diff = sum(part.diff for part in parts) / m
+    return Difference(
+        diff=diff,
+        low=diff - math.hypot(*(part.diff - part.low for part in parts)) / m,
+        high=diff + math.hypot(*(part.high - part.diff for part in parts)) / m,
+        level=parts[0].level,
+        p=p,
+        n=sum(part.n for part in parts),
+        resolvable=min(1.0, math.hypot(*(part.resolvable for part in parts)) / m),
+        method=MACRO_PAIRED,
+    )
 
 
 def sign_flip(deltas: np.ndarray, seed: int, resamples: int) -> float:

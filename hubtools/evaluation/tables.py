@@ -1,66 +1,248 @@
-"""Rows of figures for the terminal and `--json`; runs under different protocols never share one."""
+"""Tables of figures: one protocol a table, one value for terminal, Markdown and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
-from hubtools.evaluation.protocol import differing_fields
+from hubtools.evaluation.compare import Comparison, against
+from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
+from hubtools.evaluation.score import MACRO, WHOLE, Score, is_macro, scores
+from hubtools.evaluation.statistics_many import Selection
+from hubtools.evaluation.table_notes import notes, picked
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One checkpoint: its run, or the repeats of it.
+
+    Args:
+        label: the member, with a word on it where it needs one.
+        runs: of the same weights under the same protocol.
+        scores: every figure.
+        floor: whether this is what a policy without a model scores.
+        near_floor: metrics whose interval holds the floor.
+    """
+
+    label: str
+    runs: tuple[Run, ...]
+    scores: tuple[Score, ...]
+    floor: bool = False
+    near_floor: tuple[str, ...] = ()
+
+    def score(self, metric: str, part: str = WHOLE) -> Score | None:
+        """One figure, where it is there."""
+        return next((s for s in self.scores if (s.metric, s.part) == (metric, part)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object; figures by part, then metric."""
+        parts: dict[str, dict[str, Any]] = {}
+        for score in self.scores:
+            parts.setdefault(score.part or "all", {})[score.metric] = score.to_json()
+        first = self.runs[0]
+        return {
+            **{"member": first.member, "weights": first.weights, "status": first.status},
+            **{"seeds": [run.seed for run in self.runs], "floor": self.floor},
+            **{"near_floor": list(self.near_floor), "figures": parts},
+            "failures": sum(run.failures for run in self.runs),
+            "failure_kinds": [dict(run.failure_kinds) for run in self.runs],
+            "tiers": [dict(run.tiers) for run in self.runs],
+            "runs": [{"path": str(run.path), "sha256": run.sha256} for run in self.runs],
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class MetricTable:
-    """Runs of one protocol.
+    """Checkpoints under one protocol.
 
     Args:
-        columns, rows: text, one row per run.
-        differs: fields in which this protocol differs from that of the first table.
+        metrics: names; `headline` is the part that stands first, `MACRO` or `WHOLE`.
+        differs: how this protocol differs from that of the first table.
+        comparisons: of each checkpoint with the baseline.
+        selection: what the lead of the best is worth, where one is marked.
+        notes: sentences that belong under the table.
     """
 
     suite: str
+    title: str
     protocol_id: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    differs: tuple[str, ...]
+    metrics: tuple[str, ...]
+    headline: str
+    categories: tuple[str, ...]
+    lines: tuple[Row, ...]
+    differs: tuple[FieldDifference, ...]
+    comparisons: tuple[Comparison, ...] = ()
+    selection: Selection | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Headings."""
+        shown = [f"{self.headline} {name}".strip() for name in self.metrics]
+        intervals = [text for name in shown for text in (name, f"{name} 95%")]
+        micro = [f"micro {name}" for name in self.metrics] if self.headline else []
+        return ("checkpoint", "suite", *intervals, *micro, *self.categories, "n", "failed")
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Cells as text."""
+        return tuple(self._cells(row) for row in self.lines)
+
+    def markdown(self) -> str:
+        """The table with its notes."""
+        lines = [self.columns, tuple("---" for _ in self.columns), *self.rows]
+        table = ["| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines]
+        notes = [f"- {_escaped(note)}" for note in self.notes]
+        return "\n".join([*table, "", *notes, ""])
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON object."""
+        plain = {"suite": self.suite, "title": self.title, "protocol_id": self.protocol_id}
+        return {
+            **plain,
+            "metrics": list(self.metrics),
+            "headline": self.headline or "all",
+            "categories": list(self.categories),
+            "rows": [row.to_json() for row in self.lines],
+            "differs": [{"field": d.field, "here": d.b, "first": d.a} for d in self.differs],
+            "comparisons": [
+                {name: getattr(made, name) for name in made.__dataclass_fields__}
+                for made in self.comparisons
+            ],
+            "selection": None
+            if self.selection is None
+            else {name: getattr(self.selection, name) for name in ("of", "lead", "by_chance")},
+            "notes": list(self.notes),
+        }
+
+    def _cells(self, row: Row) -> tuple[str, ...]:
+        cells = []
+        for name in self.metrics:
+            score = row.score(name, self.headline)
+            cells += [_value(score), _interval(score, near=name in row.near_floor)]
+        if self.headline:
+            cells += [_value(row.score(name)) for name in self.metrics]
+        cells += [_value(row.score(self.metrics[0], part)) for part in self.categories]
+        n = max((score.n for score in row.scores if score.part == WHOLE), default=0)
+        failed = sum(run.failures for run in row.runs)
+        return (row.label, row.runs[0].suite, *cells, str(n), str(failed))
 
 
-def metric_tables(runs: Sequence[Run]) -> list[MetricTable]:
-    """One table per protocol, in the order in which the runs come."""
+def metric_tables(
+    runs: Sequence[Run], *, baseline: str = "base", best: bool = False
+) -> list[MetricTable]:
+    """One table per protocol, in the order in which the runs come.
+
+    Runs of the same weights under one protocol are repeats and share a row. A run of a policy
+    without a model is a floor: it stands in every table that asked the same.
+
+    Args:
+        runs: finished ones; the same run given twice counts once.
+        baseline: member that the others are compared with; the first row where it is not there.
+        best: mark the best checkpoint, and say what its lead is worth.
+    """
+    kept = list({run.sha256: run for run in runs}.values())
+    floors = [run for run in kept if run.protocol.get("backend") == POLICY]
+    asked = [run for run in kept if run not in floors] or floors
     tables = []
-    for identity in dict.fromkeys(run.protocol_id for run in runs):
-        group = [run for run in runs if run.protocol_id == identity]
-        metrics = list(group[0].metrics)
-        tables.append(
-            MetricTable(
-                suite=group[0].suite,
-                protocol_id=identity,
-                columns=("checkpoint", "suite", *_with_intervals(metrics), "n", "failed"),
-                rows=tuple(_row(run, metrics) for run in group),
-                differs=tuple(differing_fields(runs[0].protocol, group[0].protocol)),
-            )
-        )
+    for identity in dict.fromkeys(run.protocol_id for run in asked):
+        group = [run for run in asked if run.protocol_id == identity]
+        below = [f for f in floors if f not in group and _same_questions(f, group[0])]
+        table = _table(group, below, baseline=baseline)
+        differs = tuple(differences(asked[0].protocol, group[0].protocol))
+        table = replace(table, differs=differs, selection=picked(table) if best else None)
+        tables.append(replace(table, notes=tuple(notes(table))))
     return tables
 
 
 def metric_json(run: Run) -> dict[str, dict[str, Any]]:
     """Metric → value, n, k where it is a proportion, and its interval."""
-    figures = {}
-    for name, metric in run.metrics.items():
-        sure = run.interval(name)
-        interval = {"low": sure.low, "high": sure.high, "level": sure.level, "method": sure.method}
-        figures[name] = {**metric, "interval": interval}
-    return figures
+    return {score.metric: score.to_json() for score in scores([run]) if score.part == WHOLE}
 
 
-def _with_intervals(metrics: Sequence[str]) -> list[str]:
-    return [text for name in metrics for text in (name, f"{name} 95%")]
+def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> MetricTable:
+    first = group[0]
+    headline = MACRO if is_macro(first) else WHOLE
+    lines = [_row(list(runs)) for runs in _repeats(group)]
+    below = [_row(list(runs), floor=True) for runs in _repeats(floors)]
+    lines = [replace(row, near_floor=_near(row, below, headline)) for row in lines]
+    metrics = tuple(first.grids)
+    parts = [s.part for s in lines[0].scores if s.metric == metrics[0]]
+    base = next((row for row in lines if row.runs[0].member == baseline), lines[0])
+    others = [row.runs for row in lines if row is not base and row.runs[0].grids[metrics[0]].n]
+    comparisons = [
+        made
+        for metric in metrics
+        if others and base.runs[0].grids[metric].n
+        for made in against(base.runs, others, metric, part=headline)
+    ]
+    return MetricTable(
+        suite=first.suite,
+        title=first.title,
+        protocol_id=first.protocol_id,
+        metrics=metrics,
+        headline=headline,
+        categories=tuple(part for part in parts if part not in (WHOLE, MACRO)),
+        lines=(*lines, *below),
+        differs=(),
+        comparisons=tuple(comparisons),
+    )
 
 
-def _row(run: Run, metrics: Sequence[str]) -> tuple[str, ...]:
-    cells = []
-    for name in metrics:
-        sure = run.interval(name)
-        cells += [f"{sure.value:.3f}", f"{sure.low:.3f}–{sure.high:.3f}"]
-    return (run.member, run.suite, *cells, str(run.n), str(run.failures))
+def _row(runs: Sequence[Run], *, floor: bool = False) -> Row:
+    first = runs[0]
+    words = ["floor"] if floor else [] if first.status == "measured" else [first.status]
+    label = f"{first.member} ({', '.join(words)})" if words else first.member
+    return Row(label, tuple(runs), tuple(scores(runs)), floor)
+
+
+def _repeats(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of the same member, weights and status, together."""
+    keys = list(dict.fromkeys((run.member, run.weights, run.status) for run in runs))
+    ordered = sorted(runs, key=lambda run: keys.index((run.member, run.weights, run.status)))
+    return [
+        list(same)
+        for _, same in groupby(ordered, key=lambda run: (run.member, run.weights, run.status))
+    ]
+
+
+def _same_questions(a: Run, b: Run) -> bool:
+    return bool(a.protocol["suite"] == b.protocol["suite"])
+
+
+def _near(row: Row, floors: Sequence[Row], headline: str) -> tuple[str, ...]:
+    near = []
+    for floor in floors:
+        for score in row.scores:
+            level = floor.score(score.metric, headline)
+            if score.part == headline and level is not None and score.interval is not None:
+                if score.interval.low <= level.value <= score.interval.high:
+                    near.append(score.metric)
+    return tuple(dict.fromkeys(near))
+
+
+def _value(score: Score | None) -> str:
+    if score is None:
+        return "—"
+    spread = score.repeats
+    if spread is None:
+        return f"{score.value:.3f}"
+    if spread.sd == 0:
+        return f"{score.value:.3f} ({spread.k} equal runs)"
+    if spread.k == 2:
+        return " and ".join(f"{value:.3f}" for value in spread.values)
+    return f"{spread.mean:.3f} (SD {spread.sd:.3f} of {spread.k} runs)"
+
+
+def _interval(score: Score | None, *, near: bool) -> str:
+    if score is None or score.interval is None:
+        return "not known"
+    shown = f"{score.interval.low:.3f}–{score.interval.high:.3f}"
+    return f"{shown}, holds the floor" if near else shown
+
+
+def _escaped(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
