@@ -17,19 +17,17 @@ from hubtools.checkpoint.adapter import Adapter
 from hubtools.checkpoint.headers import read_header
 from hubtools.checkpoint.inspect import inspect_checkpoint
 from hubtools.checkpoint.jsonfile import read_object
-from hubtools.checkpoint.merging.config_edits import effective, everywhere
+from hubtools.checkpoint.merging.config_edits import everywhere
 from hubtools.checkpoint.merging.drafts import Draft, Sketch, kind_of
 from hubtools.checkpoint.merging.heads import adopt_head
-from hubtools.checkpoint.merging.layout import lay_out
 from hubtools.checkpoint.merging.memory import available_memory, merge_memory, require_memory
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.merging.plan import (
     MergePlan,
     base_sketch,
-    change_dtype,
+    planned,
     require_sixteen_bits,
 )
-from hubtools.checkpoint.merging.product import engine_of
 from hubtools.checkpoint.merging.recipe import Stored
 from hubtools.checkpoint.merging.vocabulary import follow_rows, is_vocabulary
 from hubtools.checkpoint.merging.ways import require_mergeable
@@ -156,23 +154,9 @@ def plan_of_raw(
             _add(draft, adapters[-1], name, saved[name])
     _follow_tie(draft, saved, read_object(raw / "config.json"))
     follow_rows(draft, adapters[-1].weights)
-    change_dtype(draft, options)
     versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
     draft.note(f"merged by PEFT itself ({versions})")
-    layout = lay_out(draft)
-    return MergePlan(
-        adapters=tuple(adapters),
-        base=base,
-        options=options,
-        weights=draft.weights,
-        layout=layout,
-        config_edits=effective(draft.config, draft.edits),
-        engine=engine_of(layout),
-        notes=tuple(draft.notes),
-        names=None,
-        adapter_tensors=_tensors(adapters),
-        merged_by="peft",
-    )
+    return planned(draft, adapters, options, _tensors(adapters), merged_by="peft")
 
 
 def _job(plan: PeftPlan, new: Path) -> dict[str, Any]:

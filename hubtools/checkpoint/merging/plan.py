@@ -130,12 +130,29 @@ def plan_merge(
     require_filled(draft, log)
     settle_ties(draft, keep=options.keep_tied)
     follow_rows(draft, adapters[0].weights)
-    change_dtype(draft, options)
+    return planned(draft, adapters, options, sum(found.count for found in tensors), names)
+
+
+def planned(
+    draft: Sketch,
+    adapters: Sequence[Adapter],
+    options: MergeOptions,
+    adapter_tensors: int,
+    names: NameMap | None = None,
+    *,
+    merged_by: Literal["stream", "peft"] = "stream",
+) -> MergePlan:
+    """The plan that a finished sketch is; its tensors get the dtype that was asked for.
+
+    Raises:
+        CheckError: HT115 a change of float64 tensors.
+    """
+    _change_dtype(draft, options)
     _require_narrow(draft)
     layout = lay_out(draft)
     return MergePlan(
         adapters=tuple(adapters),
-        base=base,
+        base=draft.base,
         options=options,
         weights=draft.weights,
         layout=layout,
@@ -143,7 +160,8 @@ def plan_merge(
         engine=engine_of(layout),
         notes=tuple(draft.notes),
         names=names,
-        adapter_tensors=sum(found.count for found in tensors),
+        adapter_tensors=adapter_tensors,
+        merged_by=merged_by,
     )
 
 
@@ -220,11 +238,12 @@ def _require_narrow(draft: Sketch) -> None:
     for tensor in draft.drafts.values():
         if tensor.ops and tensor.dtype == "F64":
             why = f"{tensor.name} is stored as F64, and the merge computes in float32"
-            fix = "run the same command with --dtype float32"
-            raise refuse("HT115", why, tensor.source.path, fix)
+            fix = "run the same command with --engine peft; or with --dtype float32"
+            more = "PEFT computes in float64, with the whole model in memory."
+            raise refuse("HT115", why, tensor.source.path, fix, more)
 
 
-def change_dtype(draft: Sketch, options: MergeOptions) -> None:
+def _change_dtype(draft: Sketch, options: MergeOptions) -> None:
     """Store every floating-point tensor in the dtype that was asked for."""
     if options.stored_dtype is None:
         return

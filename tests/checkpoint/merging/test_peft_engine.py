@@ -89,6 +89,14 @@ def test_lora_comes_out_as_peft_saves_it_in_the_layout_of_the_base(
         assert (tmp_path / "out" / file.name).stat().st_size == file.stat().st_size
 
 
+def test_float64_stays_whole(zoo: Zoo, tmp_path: Path) -> None:
+    base, adapter = zoo.base("llama", "float64"), zoo.pair("llama", "plain")[1]
+    by_peft(base, tmp_path / "out", adapter)
+    right = peft_merged(base, adapter)
+    assert {tensor.dtype for tensor in right.values()} == {torch.float64}
+    assert_same_bytes(stored(tmp_path / "out"), right)
+
+
 def test_block_diagonal_lora(zoo: Zoo, tmp_path: Path) -> None:
     from peft import BdLoraConfig
 

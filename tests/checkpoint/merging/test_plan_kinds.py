@@ -132,6 +132,7 @@ def test_float64_is_not_cut_in_silence(tmp_path: Path) -> None:
     trained = adapter(tmp_path / "adapter", model, target_modules=["up_proj"])
     with pytest.raises(CheckError, match="HT115") as caught:
         plan(base, trained)
+    assert "--engine peft" in caught.value.next
     assert caught.value.next.endswith("--dtype float32")
     assert plan(base, trained, "float32").to_json()["dtypes"] == {"F32": 21}
     assert json.loads((base / "config.json").read_bytes())["dtype"] == "float64"
