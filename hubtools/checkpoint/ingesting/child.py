@@ -23,7 +23,7 @@ from hubtools.checkpoint.jsonfile import read_object
 from hubtools.checkpoint.shards import INDEX
 from hubtools.checkpoint.stamps import stamps_of
 from hubtools.checkpoint.workplace import JOURNALS, keep_only
-from hubtools.children import child_main
+from hubtools.children import child_main, no_garbage
 from hubtools.digests import sha256_bytes
 from hubtools.errors import CheckError, EnvironmentFailure
 from hubtools.files import disk_error, ensure_space, sync_directory, write_atomic
@@ -37,7 +37,8 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     _require_torch()
     run, base = Path(job["run"]), Path(job["base"]) if job["base"] else None
     source = find_source(run)
-    plan, small, kind = _planned(run, source, base, job["dtype"], job["lora_alpha"])
+    with no_garbage():
+        plan, small, kind = _planned(run, source, base, job["dtype"], job["lora_alpha"])
     report = _report(run, source, plan, kind)
     if job["check_only"]:
         return {"report": report}
