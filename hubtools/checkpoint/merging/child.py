@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hubtools.checkpoint.journal import Journal
 from hubtools.checkpoint.merging.engine import Engine
-from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.product import gemm_of
 from hubtools.checkpoint.merging.wire import files_from_json, stored_from_json
 from hubtools.checkpoint.merging.written import Written
@@ -47,17 +47,26 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     journal = Journal(Path(job["journal"]), job["identity"])
     written: dict[str, Written] = {}
     for file in files:
-        known = journal.finished(folder, file.name)
+        known = finished(journal, folder, file.name)
         if known is not None:
             engine.skip(file)
         else:
             partial = folder / f".{file.name}.partial"
             known = engine.write(file, partial)
             _rename(partial, folder / file.name)
-            journal.record(file.name, known)
+            journal.add(file.name, known.to_json())
         written[file.name] = known
     _require_unchanged(job["stamps"])
     return {"written": {name: file.to_json() for name, file in written.items()}}
+
+
+def finished(journal: Journal, folder: Path, name: str) -> Written | None:
+    """What is known of `folder/name`, when its bytes still have the digest they had."""
+    known = journal.kept(folder, name)
+    try:
+        return None if known is None else Written.from_json(known)
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _require_unchanged(stamps: Iterable[Stamp | list[str | int]]) -> None:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.checkpoint.adapter import Adapter, open_adapter
 from hubtools.checkpoint.carry import SmallFile, with_edits
+from hubtools.checkpoint.journal import Journal
 from hubtools.checkpoint.merging.inputs import ENGINE_VERSION as ENGINE_VERSION
 from hubtools.checkpoint.merging.inputs import Inputs, identity, peft_versions, read_inputs
-from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.options import MergeOptions
 from hubtools.checkpoint.shards import Weights, read_weights
 from hubtools.checkpoint.workplace import Workplace, keep_only

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from tiny_models import LINEAR, save_adapter, save_base
 
+from hubtools.checkpoint.journal import Journal
+from hubtools.checkpoint.merging.child import finished
 from hubtools.checkpoint.merging.finish import finish
-from hubtools.checkpoint.merging.journal import Journal
 from hubtools.checkpoint.merging.merge import merge
 from hubtools.checkpoint.merging.written import Sums, Written
 from hubtools.digests import sha256_bytes
@@ -199,16 +200,16 @@ def test_a_merge_that_changes_nothing_keeps_nothing(sharded: Pair, tmp_path: Pat
 def test_a_journal_that_says_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / "journal.json").write_text(text)
     (tmp_path / "f").write_bytes(b"data")
-    assert Journal(tmp_path / "journal.json", "j").finished(tmp_path, "f") is None
+    assert finished(Journal(tmp_path / "journal.json", "j"), tmp_path, "f") is None
 
 
 def test_a_journal_remembers(tmp_path: Path) -> None:
     written = Written(sha256_bytes(b"data"), 4, {"w": Sums(3, 2, 0.1, 1 / 3)})
-    Journal(tmp_path / "journal.json", "j").record("f", written)
+    Journal(tmp_path / "journal.json", "j").add("f", written.to_json())
     again = Journal(tmp_path / "journal.json", "j")
-    assert again.finished(tmp_path, "f") is None  # it is not there
+    assert finished(again, tmp_path, "f") is None  # it is not there
     (tmp_path / "f").write_bytes(b"data")
-    assert again.finished(tmp_path, "f") == written
+    assert finished(again, tmp_path, "f") == written
     (tmp_path / "f").write_bytes(b"dat\0")
-    assert again.finished(tmp_path, "f") is None
+    assert finished(again, tmp_path, "f") is None
     assert again.names == {"f"}
