@@ -36,7 +36,7 @@ _BY_EXIT = {2: UsageError, 3: CheckError, 4: AuthError}
 
 
 def run_child(
-    module: str,
+    module: str | Path,
     job: Mapping[str, Any],
     *,
     log: Path,
@@ -46,6 +46,8 @@ def run_child(
     env: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run `python -m module`, hand it `job` as one JSON line on stdin, return its result object.
+
+    A path is run as a script: for a `python` of another environment, which has no hubtools.
 
     Lines it prints: `{"progress": [label, done, total, unit]}`, `{"error": {...}}` (the JSON of a
     HubtoolsError) and finally `{"result": {...}}`. Anything else on stdout goes to the log.
@@ -64,7 +66,7 @@ class Child:
     Leaving the `with` block ends it, whether it had a job or not.
 
     Args:
-        module: run as `python -m module`; it ends in `child_main`.
+        module: run as `python -m module`; it ends in `child_main`. A path is run as a script.
         log: where it tells its story; without a job it leaves no empty one behind.
         python: the interpreter.
         env: added to the environment.
@@ -73,7 +75,7 @@ class Child:
 
     def __init__(
         self,
-        module: str,
+        module: str | Path,
         *,
         log: Path,
         python: str = sys.executable,
@@ -82,10 +84,11 @@ class Child:
     ) -> None:
         self._log, self._began, self._used = log, log.exists(), False
         log.parent.mkdir(parents=True, exist_ok=True)
+        runs = ["-m", module] if isinstance(module, str) else [str(module)]
         with log.open("ab") as story:
             self._process = subprocess.Popen(
                 # -P: a tokenizers.py in the user's folder is not ours
-                [python, "-P", "-m", module, *early],
+                [python, "-P", *runs, *early],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=story,

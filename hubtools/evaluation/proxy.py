@@ -34,6 +34,7 @@ RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 ATTEMPTS = 5
 _PROMPTS = ("messages", "prompt", "input")
 _PIECE = 1 << 16
+_ANSWER = 1800.0
 
 
 @contextmanager
@@ -123,7 +124,7 @@ class _Proxy:
         import httpx
 
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        timeout = httpx.Timeout(600.0, connect=10.0)
+        timeout = httpx.Timeout(_ANSWER, connect=10.0)
         async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
             self._client = client
             yield
@@ -167,6 +168,8 @@ class _Proxy:
             )
             try:
                 response = await self._client.send(sent, stream=True)
+            except httpx.ReadTimeout:
+                return None, attempt
             except httpx.TransportError:
                 response = None
                 continue

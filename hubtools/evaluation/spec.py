@@ -74,6 +74,7 @@ class SuiteOptions:
         accept_unpinned: take a benchmark's data although nobody has pinned them; figures are then
             named `(unpinned)`.
         user: OpenAI-compatible model that plays the user, `URL#NAME`; for suites that need one.
+        max_steps: of a conversation, for suites that hold one.
         tool_template: Jinja file to use in place of the checkpoint's chat template, where that
             does not show tools to the model.
     """
@@ -87,6 +88,7 @@ class SuiteOptions:
     retriever_url: str = ""
     accept_unpinned: bool = False
     user: str = ""
+    max_steps: int | None = None
     tool_template: str = ""
 
 

@@ -1,0 +1,154 @@
+"""Reads τ²-bench results: one file, or the folder of releases since 1.0, checked as a whole."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hubtools.errors import CheckError
+from hubtools.evaluation.tau2.airline import Bench, bench_of
+from hubtools.evaluation.tau2.simulations import models_of, sample_of
+
+SIMULATIONS = "simulations"
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """A whole grid of tasks and trials.
+
+    Args:
+        info: the file's own `info`, with keys still in it: never keep it unscrubbed.
+        bench: what was asked.
+        trials: of each task.
+        simulations: by task id and trial.
+        layout: `choice` where only the chosen answers were kept, `response` where all of it.
+    """
+
+    info: Mapping[str, Any]
+    bench: Bench
+    trials: int
+    simulations: Mapping[tuple[str, int], Mapping[str, Any]]
+    layout: str
+
+    def samples(self) -> Iterator[dict[str, Any]]:
+        """In the order of tasks, then by trial."""
+        for id, task in self.bench.tasks.items():
+            for trial in range(self.trials):
+                yield sample_of(self.simulations[id, trial], task, trial)
+
+    def user_models(self) -> str:
+        """The models that played the user, as returned; empty where the file does not know."""
+        found = {models_of(simulation, "user") for simulation in self.simulations.values()}
+        return ", ".join(sorted(found - {""}))
+
+    def terminations(self) -> dict[str, int]:
+        """How often conversations ended how."""
+        return dict(Counter(str(s["termination_reason"]) for s in self.simulations.values()))
+
+
+def read_results(path: Path) -> Results:
+    """Read a results file, or a folder with `results.json` and `simulations/`.
+
+    Raises:
+        CheckError: HT468 not such a file, or damaged; HT469 another domain than airline; HT470
+            tasks and trials are not one simulation each.
+    """
+    path, data = _loaded(path)
+    try:
+        info, tasks = data["info"], data["tasks"]
+        domain = info["environment_info"]["domain_name"]
+        if domain != "airline":
+            raise CheckError(
+                "HT469",
+                f"results of the domain {domain!r}",
+                where=str(path),
+                detail=("Only airline is read.",),
+                next="name results of the airline domain",
+            )
+        ids = [str(task["id"]) for task in tasks]
+        bench = bench_of(tasks, str(info["environment_info"]["policy"]), ids, None)
+        trials = int(info["num_trials"])
+        simulations = _grid(data["simulations"], ids, trials, path)
+        results = Results(info, bench, trials, simulations, _layout(simulations.values()))
+        bench.identity()
+        for _ in results.samples():  # a damaged one is told here, not midway
+            pass
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise _not(f"these are no results of τ²-bench: {what}", path) from error
+    return results
+
+
+def _loaded(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The file that was read, and its object with all simulations in it."""
+    meta = path / "results.json" if path.is_dir() else path
+    data = _json(meta)
+    folder = meta.parent / SIMULATIONS
+    if "simulations" not in data and folder.is_dir():
+        data["simulations"] = [_json(file) for file in sorted(folder.glob("*.json"))]
+    index = data.get("simulation_index")
+    if isinstance(index, list):
+        listed = {str(entry.get("id")) for entry in index if isinstance(entry, dict)}
+        found = {str(s.get("id")) for s in data.get("simulations", ()) if isinstance(s, dict)}
+        if listed != found:
+            raise _not(f"{len(listed ^ found)} simulations are not those of its index", meta)
+    return meta, data
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        data = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _not(f"cannot be read: {error}", path) from error
+    if not isinstance(data, dict):
+        raise _not("not a JSON object", path)
+    return data
+
+
+def _grid(
+    simulations: list[dict[str, Any]], ids: list[str], trials: int, path: Path
+) -> dict[tuple[str, int], dict[str, Any]]:
+    cells = Counter((str(s["task_id"]), s["trial"]) for s in simulations)
+    wanted = {(id, trial) for id in ids for trial in range(trials)}
+    wrong = {
+        "missing": sorted(wanted - cells.keys()),
+        "not asked for": sorted(cells.keys() - wanted, key=str),
+        "there more than once": sorted(cell for cell, n in cells.items() if n > 1),
+    }
+    if any(wrong.values()) or not wanted or len(set(ids)) != len(ids):
+        raise CheckError(
+            "HT470",
+            f"not one simulation for each of {len(ids)} tasks × {trials} trials",
+            where=str(path),
+            detail=[
+                f"{what}: " + ", ".join(f"task {id} trial {trial}" for id, trial in found[:8])
+                for what, found in wrong.items()
+                if found
+            ],
+            next="finish that run (tau2 run --auto-resume), or evaluate anew:"
+            " hubtools evaluate MODEL --suite tau2_airline",
+        )
+    return {(str(s["task_id"]), s["trial"]): s for s in simulations}
+
+
+def _layout(simulations: Any) -> str:
+    for simulation in simulations:
+        for message in simulation.get("messages") or ():
+            raw = message.get("raw_data")
+            if isinstance(raw, Mapping) and "choices" in raw:
+                return "response"
+    return "choice"
+
+
+def _not(message: str, path: Path) -> CheckError:
+    return CheckError(
+        "HT468",
+        message,
+        where=str(path),
+        detail=("Nothing was taken from it.",),
+        next="name the results file that tau2 wrote (not *_results.json beside it)",
+    )
