@@ -9,6 +9,7 @@ from typing import Literal
 from hubtools.card.licences import LICENCES, nearest
 from hubtools.card.model import CardInput
 from hubtools.card.rules import (
+    MACRO,
     has_evidence,
     is_commit,
     is_repo_id,
@@ -53,12 +54,14 @@ def _defects(card: CardInput, fact: Fact) -> Iterator[tuple[str, str, str]]:
     if (fact.n is None or not fact.protocol) and (own or fact.status == "measured"):
         lacking = "n" if fact.n is None else "protocol"
         yield "HT040", f" is given without {lacking}", f"record {lacking} with the value, if known"
-    metric = (suite_metric(fact) or ("", "", ""))[1]
+    _, metric, variant = suite_metric(fact) or ("", "", "")
     if fact.n and fact.unit == "proportion" and metric not in _MEANS:
         count = fact.n * (fact.repeats or 1)
         if fact.k is None:
+            # We always give k: without it, a measured value is a mean of graded scores.
+            guess = fact.status != "measured" and variant != MACRO
             shown = [v for v in shown_values(fact) if possible_fraction(v, count) is False]
-            yield from (("HT016", f": no k of {count} gives {value}", "") for value in shown)
+            yield from (("HT016", f": no k of {count} gives {v}", "") for v in shown if guess)
         elif isinstance(fact.value, int | float) and abs(fact.k / fact.n - fact.value) >= 5e-4:
             yield "HT016", f": {fact.value:.3f} is not {fact.k}/{fact.n}", ""
     if fact.spread is not None and fact.spread.kind in ("sd", "sem") and fact.spread.k == 2:

@@ -11,7 +11,8 @@ from hubtools.card.model import BASE_MEMBER, FAMILY_MEMBER, CardInput, MemberRow
 from hubtools.facts import Fact
 
 REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
-_NOT_METRICS = {"tokens", "failures", "cut_off", "seconds"}
+_NOT_METRICS = {"tokens", "failures", "cut_off", "seconds", "tiers"}
+MACRO = "macro"
 
 
 def is_repo_id(name: str) -> bool:
@@ -36,10 +37,15 @@ def member_row(card: CardInput, member: str) -> MemberRow | None:
 
 
 def suite_metric(fact: Fact) -> tuple[str, str, str] | None:
-    """`eval.<suite>.<metric>[.<variant>]` taken apart; None for any other fact."""
+    """`eval.<suite>.<metric>[.<variant>]` taken apart; None for any other fact.
+
+    The mean over categories, `eval.<suite>.macro.<metric>`, is the metric's variant `MACRO`.
+    """
     parts = fact.id.split(".", 3)
     if parts[0] != "eval" or len(parts) < 3 or parts[2] in _NOT_METRICS:
         return None
+    if parts[2] == MACRO and len(parts) > 3:
+        return parts[1], parts[3], MACRO
     return parts[1], parts[2], parts[3] if len(parts) > 3 else ""
 
 
