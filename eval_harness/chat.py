@@ -44,6 +44,8 @@ class Reply:
         prompt_tokens, completion_tokens: None where the backend does not say.
         failure: why there is no answer; empty when there is one. A failure is counted, not scored.
         raw: a server's whole response; None in process.
+        failure_kind: `infrastructure` (asking again may help), `context` (the prompt is too long),
+            `refused` (the server did not like the request), `no_text`; empty without a failure.
     """
 
     text: str | None
@@ -52,6 +54,7 @@ class Reply:
     completion_tokens: int | None = None
     failure: str = ""
     raw: Mapping[str, Any] | None = None
+    failure_kind: str = ""
 
 
 Ask = Callable[[Request], Awaitable[Reply]]
@@ -89,6 +92,10 @@ class Agent(Protocol):
         Raises:
             HarnessError: nothing more can be asked of anyone.
         """
+        ...
+
+    async def close(self) -> None:
+        """Give back connections."""
         ...
 
 

@@ -17,6 +17,7 @@ Kind = Literal[
     "unpinned",
     "bad_corpus",
     "no_retriever",
+    "no_responses",
 ]
 
 

@@ -1,156 +1,151 @@
-"""Asks a suite's questions and writes down every answer as it comes.
+"""Asks a suite's questions, keeps every response as it comes, and scores when all are there.
 
-`samples.jsonl` only ever grows; a killed run goes on after its last whole batch (a cut-off line is
-asked again), so that it ends in the same bytes as an undisturbed one. `run.json` appears last.
+A run folder holds `about.json` (whose it is), `responses.jsonl.zst` (which only grows) and, once
+finished, `samples.jsonl` and `run.json`. A killed run goes on with the samples that are missing.
 """
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 import json
-import os
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eval_harness.backend import Backend, Reply
+from eval_harness.asking import Asker
+from eval_harness.chat import Agent, Backend
 from eval_harness.errors import HarnessError
-from eval_harness.extractors import EXTRACTORS
-from eval_harness.scorers import SCORERS, metric_name
-from eval_harness.suite import Item, Suite
+from eval_harness.journal import NAME, Journal
+from eval_harness.live import Live, Progress
+from eval_harness.record import HARNESS, write_json, write_run
+from eval_harness.scoring import sample_of
+from eval_harness.suite_model import Suite
 
-SCHEMA = "eval_harness.run/1"
-
-Progress = Callable[[str, int, int | None, str], None]
-Sample = dict[str, Any]
+ABOUT = "about.json"
 
 
 def run(
     suite: Suite,
     backend: Backend,
-    out_dir: Path,
+    agent: Agent,
+    folder: Path,
     *,
     seed: int,
     about: Mapping[str, Any],
     progress: Progress,
+    retry_failed: bool = False,
+    finish: Callable[[], Mapping[str, Any]] = dict,
 ) -> dict[str, Any]:
-    """Run, or go on with, one evaluation in `out_dir`.
+    """Run, or go on with, one evaluation in `folder`.
+
+    What failed for want of a server or retriever is asked again when an unfinished run goes on;
+    so is everything where every sample failed.
 
     Args:
-        suite: what to ask.
+        suite: what to ask, with its options.
         backend: whom to ask.
-        out_dir: holds `about.json`, `samples.jsonl` and, once finished, `run.json`.
-        seed: for sampling; batch b gets seed + its first item's index.
+        agent: how.
+        folder: of the run.
+        seed: of the run. A sample's seed is made of it, the item's id and the trial.
         about: the caller's description of this run (JSON). It is copied into the record, and a
             folder that was begun with another one is refused.
-        progress: told the number of answered items.
+        progress: told the number of finished samples and the score so far.
+        retry_failed: ask again whatever failed, for any reason.
+        finish: called when all was asked; what it returns goes into the record.
 
     Returns:
         The content of `run.json`.
 
     Raises:
-        HarnessError: `other_run`, `nothing_scored`, or the backend's own.
+        HarnessError: `other_run`, `nothing_scored`, or the backend's own; answers are kept.
     """
-    out_dir.mkdir(parents=True, exist_ok=True)
-    about = {**about, "suite": suite.identity(), "suite_digest": suite.digest, "seed": seed}
-    _claim(out_dir / "about.json", about)
-    path = out_dir / "samples.jsonl"
-    samples = _kept(path, suite, backend.batch_size)
-    label = f"evaluate {suite.id}"
-    progress(label, len(samples), len(suite.items), "samples")
-    with path.open("ab") as stream:
-        for start in range(len(samples), len(suite.items), backend.batch_size):
-            batch = suite.items[start : start + backend.batch_size]
-            replies = backend.answer(
-                [suite.messages(item) for item in batch],
-                max_new_tokens=suite.max_new_tokens,
-                temperature=suite.temperature,
-                seed=seed + start,
-            )
-            made = [_sample(suite, *pair) for pair in zip(batch, replies, strict=True)]
-            stream.write(b"".join(_line(sample) for sample in made))
-            stream.flush()
-            samples += made
-            progress(label, len(samples), len(suite.items), "samples")
-        os.fsync(stream.fileno())
-    if all(sample["failure"] for sample in samples):
-        why = Counter(sample["failure"] for sample in samples).most_common(1)[0][0]
-        raise HarnessError(
-            "nothing_scored",
-            f"all {len(samples)} questions failed: {why}",
-            where=str(path),
-            next="mend what failed, then run the same command again: all are asked anew",
-        )
-    described = {"title": suite.title, "description": suite.description}
-    record = {"schema": SCHEMA, **about, **described, **summary(samples, suite.scorers)}
-    record["samples_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    record["engine"] = backend.describe()
-    record["date"] = datetime.now(UTC).date().isoformat()
-    write_json(out_dir / "run.json", record)
-    return record
-
-
-def summary(samples: Sequence[Sample], scorers: Sequence[str]) -> dict[str, Any]:
-    """The figures of a run, from its samples alone; failures are counted apart and not scored."""
-    scored = [sample for sample in samples if not sample["failure"]]
-    metrics: dict[str, dict[str, Any]] = {}
-    for scorer in scorers:
-        name = metric_name(scorer)
-        values = [sample["scores"][name] for sample in scored]
-        metric: dict[str, Any] = {"value": sum(values) / len(values), "n": len(values)}
-        if name == "em":
-            metric["k"] = int(sum(values))
-        metrics[name] = metric
-    served = Counter(s["served"]["model"] for s in samples if s["served"])
-    prints = Counter(s["served"]["fingerprint"] for s in samples if s["served"])
-    return {
-        "n": len(scored),
-        "items": len(samples),
-        "failures": len(samples) - len(scored),
-        "unextracted": sum(sample["extracted"] is None for sample in scored),
-        "cut_off": sum(sample["finish"] == "length" for sample in scored),
-        "metrics": metrics,
-        "tokens": {
-            side: sum(sample["tokens"][side] or 0 for sample in scored)
-            for side in ("prompt", "completion")
-        },
-        "served": {"model": dict(served), "fingerprint": dict(prints)} if served else {},
-    }
-
-
-def score(output: str, answers: Sequence[str], extractor: str, scorers: Sequence[str]) -> Sample:
-    """`{"extracted": ..., "scores": {name: value}}` of one output."""
-    written = [{"role": "assistant", "content": output}]
-    extracted = EXTRACTORS[extractor]([], written, "").text
-    scores = {metric_name(name): SCORERS[name](extracted, answers) for name in scorers}
-    return {"extracted": extracted, "scores": scores}
-
-
-def _sample(suite: Suite, item: Item, reply: Reply) -> Sample:
-    sample: Sample = {
-        "item": item.id,
-        "category": item.category,
-        "messages": suite.messages(item),
-        "answers": list(item.answers),
-        "output": reply.text,
-        "finish": reply.finish,
-        "tokens": {"prompt": reply.prompt_tokens, "completion": reply.completion_tokens},
-        "failure": reply.failure,
-        "served": None,
-        "extracted": None,
-        "scores": None,
-    }
-    if reply.raw is not None:
-        sample["served"] = {
-            "model": str(reply.raw.get("model", "")),
-            "fingerprint": str(reply.raw.get("system_fingerprint") or ""),
-            "response": dict(reply.raw),
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {**about, "suite": suite.identity(), "seed": seed}
+    _claim(folder / ABOUT, about)
+    with opened(suite, folder) as journal:
+        live = Live(suite, progress)
+        _recover(journal, live, retry_failed)
+        asker = Asker(suite, backend, agent, seed, journal, live)
+        asyncio.run(asker.ask_all())
+        digest = journal.sync()
+        record = {
+            "harness": HARNESS,
+            "title": suite.title,
+            "description": suite.description,
+            **about,
+            "engine": backend.describe(),
+            **finish(),
+            "responses_sha256": digest,
         }
-    if not reply.failure and reply.text is not None:
-        sample |= score(reply.text, item.answers, suite.extractor, suite.scorers)
-    return sample
+        return scored(suite, journal, folder, record)
+
+
+def rescore(suite: Suite, source: Path, folder: Path, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Score the responses of a finished run again, without a model.
+
+    Args:
+        suite: asks what the run asked; its metrics may be others.
+        source: folder of the finished run.
+        folder: a new one for the new run.
+        record: of the finished run, with what is to be changed of it.
+
+    Raises:
+        HarnessError: `other_run` when the suite asks something else, `no_responses` when they are
+            not all there, `nothing_scored`.
+    """
+    before, now = dict(record["suite"]), suite.identity()
+    asked = [key for key in before.keys() | now.keys() if key not in ("metrics", "average")]
+    changed = sorted(key for key in asked if before.get(key) != now.get(key))
+    if changed:
+        raise HarnessError(
+            "other_run",
+            f"the suite asks something else than the run did: {', '.join(changed)}",
+            where=str(source),
+            next="name the suite of the run with other metrics, or evaluate again",
+        )
+    if not (source / NAME).is_file():
+        raise _no_responses(source)
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source / NAME, folder / NAME)
+    with opened(suite, folder) as journal:
+        for _ in journal.recover():
+            pass
+        if any(place not in journal for place in range(suite.size)):
+            raise _no_responses(source)
+        return scored(suite, journal, folder, {**record, "suite": now})
+
+
+def scored(
+    suite: Suite, journal: Journal, folder: Path, record: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The scoring pass: from the responses of all samples to the record."""
+    return write_run(
+        folder,
+        (sample_of(suite, place, entry) for place, entry in enumerate(journal)),
+        record,
+        metrics=[metric.name for metric in suite.metrics],
+        average=suite.average,
+    )
+
+
+def opened(suite: Suite, folder: Path) -> Journal:
+    """The journal of a run of `suite`."""
+    return Journal(folder / NAME, [item.id for item in suite.items], suite.trials)
+
+
+def _recover(journal: Journal, live: Live, retry_failed: bool) -> None:
+    failed: dict[int, str] = {}
+    for place, entry in journal.recover():
+        failed.pop(place, None)
+        if entry["outcome"]["failure"]:
+            failed[place] = entry["outcome"]["failure_kind"]
+        live.add(place, entry["outcome"])
+    every = len(failed) == live.done
+    for place, kind in failed.items():
+        if every or retry_failed or kind == "infrastructure":
+            journal.forget(place)
+            live.forget(place)
 
 
 def _claim(path: Path, about: Mapping[str, Any]) -> None:
@@ -165,43 +160,10 @@ def _claim(path: Path, about: Mapping[str, Any]) -> None:
         )
 
 
-def _kept(path: Path, suite: Suite, batch_size: int) -> list[Sample]:
-    """Whole batches that an earlier, unfinished run left; the file is cut back to them.
-
-    Where every question of the suite failed, nothing is kept.
-    """
-    if not path.exists():
-        return []
-    lines = path.read_bytes().splitlines(keepends=True)
-    samples: list[Sample] = []
-    for line, item in zip(lines, suite.items, strict=False):
-        try:
-            sample = json.loads(line)
-        except ValueError:
-            break
-        if not line.endswith(b"\n") or sample.get("item") != item.id:
-            break
-        samples.append(sample)
-    if len(samples) < len(suite.items):
-        samples = samples[: len(samples) - len(samples) % batch_size]
-    elif all(sample["failure"] for sample in samples):
-        samples = []
-    os.truncate(path, sum(len(line) for line in lines[: len(samples)]))
-    return samples
-
-
-def _line(sample: Sample) -> bytes:
-    return (
-        json.dumps(sample, allow_nan=False).encode() + b"\n"
-    )  # ASCII: a server may send half a pair
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as stream:
-        text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        stream.write(text.encode() + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
-    temporary.replace(path)
+def _no_responses(folder: Path) -> HarnessError:
+    return HarnessError(
+        "no_responses",
+        "the responses of the run are not there, so it cannot be scored again",
+        where=str(folder),
+        next="evaluate again: hubtools evaluate MODEL --again",
+    )

@@ -1,4 +1,4 @@
-"""A suite is data: how to ask (`suite.toml`) and what to ask (`items.jsonl`)."""
+"""A suite is data: how to ask and score (`suite.toml`) and what to ask (`items.jsonl`)."""
 
 from __future__ import annotations
 
@@ -7,85 +7,27 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_harness.agents.making import agent_kind
+from eval_harness.agents.search import Settings
 from eval_harness.errors import HarnessError
 from eval_harness.extractors import EXTRACTORS
 from eval_harness.scorers import SCORERS
+from eval_harness.suite_model import Item, Metric, Sampling, Suite
+
+__all__ = ["Item", "Metric", "Suite", "load_suite", "suite_names"]
 
 SUITES = Path(__file__).with_name("suites")
+SCHEMA = 2
 _KEYS = {
-    *("schema", "id", "version", "title", "description", "items", "items_sha256"),
-    *("scorers", "extractor", "prompt", "sampling", "sources"),
+    *("schema", "id", "version", "title", "description", "items", "items_sha256", "dataset"),
+    *("metrics", "average", "trials", "agent", "prompt", "nudge", "retriever", "sampling"),
+    "sources",
 }
-
-Message = dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One question.
-
-    Args:
-        id: unique in its suite.
-        category: a slice of the suite.
-        question, context: what the prompt template is filled with; context may be empty.
-        answers: every accepted answer.
-    """
-
-    id: str
-    category: str
-    question: str
-    context: str
-    answers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Suite:
-    """A suite as read from disk; `digest` names all that decides what is asked and scored."""
-
-    id: str
-    version: str
-    title: str
-    description: str
-    items: tuple[Item, ...]
-    items_sha256: str
-    scorers: tuple[str, ...]
-    extractor: str
-    prompt: Mapping[str, str]
-    max_new_tokens: int
-    temperature: float
-    sources: tuple[Mapping[str, str], ...]
-
-    def identity(self) -> dict[str, Any]:
-        """What must be equal for two runs to be comparable; JSON values only."""
-        return {
-            "id": self.id,
-            "version": self.version,
-            "items_sha256": self.items_sha256,
-            "n": len(self.items),
-            "prompt": dict(self.prompt),
-            "scorers": list(self.scorers),
-            "extractor": self.extractor,
-            "max_new_tokens": self.max_new_tokens,
-            "temperature": self.temperature,
-        }
-
-    @property
-    def digest(self) -> str:
-        """sha256 of `identity()` as canonical JSON."""
-        text = json.dumps(
-            self.identity(), sort_keys=True, separators=(",", ":"), ensure_ascii=False
-        )
-        return hashlib.sha256(text.encode()).hexdigest()
-
-    def messages(self, item: Item) -> list[Message]:
-        """The chat that asks `item`."""
-        template = self.prompt["with_context" if item.context else "without_context"]
-        text = template.format(context=item.context, question=item.question).strip()
-        return [{"role": "user", "content": text}]
+_METRIC = {"name", "extractor", "scorer", "tiers"}
+_SAMPLING = {"max_new_tokens", "temperature", "top_p", "stop"}
 
 
 def suite_names() -> list[str]:
@@ -93,22 +35,25 @@ def suite_names() -> list[str]:
     return sorted(path.parent.name for path in SUITES.glob("*/suite.toml"))
 
 
-def load_suite(name: str | Path) -> Suite:
+def load_suite(name: str | Path, *, accept_unpinned: bool = False) -> Suite:
     """Read a bundled suite by name, or any other by the path of its folder or `suite.toml`.
 
+    Args:
+        name: of the suite.
+        accept_unpinned: take a dataset that nobody has pinned, under a name that says so.
+
     Raises:
-        HarnessError: `unknown_suite` or `bad_suite`, with file and line where there is one.
+        HarnessError: `unknown_suite`; `bad_suite`, with file and line where there is one;
+            `unpinned` or `bad_dataset` where the questions come from the Hub.
     """
     path = _find(name)
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise _bad(f"cannot be read: {error}", path) from error
-    for key in data.keys() - _KEYS:
-        near = difflib.get_close_matches(key, _KEYS, n=1)
-        raise _bad(f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""), path)
+    _known(data, _KEYS, path)
     try:
-        suite = _suite(data, path)
+        suite = _suite(data, path, accept_unpinned)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise _bad(missing, path) from error
@@ -130,15 +75,21 @@ def _find(name: str | Path) -> Path:
     )
 
 
-def _suite(data: Mapping[str, Any], path: Path) -> Suite:
-    if data["schema"] != 1:
-        raise ValueError(f"schema {data['schema']!r}, but this version reads 1")
-    items_path = path.parent / data["items"]
-    if not items_path.resolve().is_relative_to(path.parent.resolve()):
-        raise ValueError("items lies outside the suite's folder")
-    items, digest = _items(items_path)
-    if digest != data["items_sha256"]:
-        raise ValueError(f"items_sha256 is not that of {data['items']}, which has {digest}")
+def _suite(data: Mapping[str, Any], path: Path, accept_unpinned: bool) -> Suite:
+    if data["schema"] != SCHEMA:
+        raise ValueError(f"schema {data['schema']!r}, but this version reads {SCHEMA}")
+    dataset: Mapping[str, Any] = {}
+    if "dataset" in data:
+        from eval_harness.datasets import load_records
+
+        loaded = load_records(data["dataset"], accept_unpinned=accept_unpinned)
+        items, digest, dataset = tuple(map(_item, loaded.records)), loaded.sha256, loaded.parts
+    else:
+        items, digest = _items(data, path)
+    agent = dict(data.get("agent", {"kind": "single"}))
+    max_context = agent.pop("max_context", None)
+    if max_context is None and agent_kind(agent) == "search":
+        max_context = Settings().max_context
     return Suite(
         id=str(data["id"]),
         version=str(data["version"]),
@@ -146,16 +97,41 @@ def _suite(data: Mapping[str, Any], path: Path) -> Suite:
         description=str(data["description"]).strip(),
         items=items,
         items_sha256=digest,
-        scorers=tuple(data["scorers"]),
-        extractor=str(data["extractor"]),
+        metrics=tuple(_metric(table, path) for table in data["metrics"]),
         prompt={key: str(value) for key, value in data["prompt"].items()},
-        max_new_tokens=int(data["sampling"]["max_new_tokens"]),
-        temperature=float(data["sampling"]["temperature"]),
+        sampling=_sampling(data["sampling"], path),
+        base=path.parent,
+        average=data.get("average", "micro"),
+        trials=int(data.get("trials", 1)),
+        agent=agent,
+        nudge=str(data.get("nudge", "")),
+        max_context=None if max_context is None else int(max_context),
+        retriever=dict(data.get("retriever", {})),
+        dataset=dataset,
         sources=tuple(data.get("sources", ())),
     )
 
 
-def _items(path: Path) -> tuple[tuple[Item, ...], str]:
+def _metric(table: Mapping[str, Any], path: Path) -> Metric:
+    _known(table, _METRIC, path)
+    name, tiers = str(table["name"]), tuple(int(tier) for tier in table.get("tiers", ()))
+    return Metric(name, str(table["extractor"]), str(table["scorer"]), tiers)
+
+
+def _sampling(table: Mapping[str, Any], path: Path) -> Sampling:
+    _known(table, _SAMPLING, path)
+    return Sampling(
+        max_new_tokens=int(table["max_new_tokens"]),
+        temperature=float(table["temperature"]),
+        top_p=float(table.get("top_p", 1.0)),
+        stop=tuple(str(text) for text in table.get("stop", ())),
+    )
+
+
+def _items(data: Mapping[str, Any], path: Path) -> tuple[tuple[Item, ...], str]:
+    folder, path = path.parent, path.parent / data["items"]
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError("items lies outside the suite's folder")
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -163,16 +139,21 @@ def _items(path: Path) -> tuple[tuple[Item, ...], str]:
     items = []
     for number, line in enumerate(raw.splitlines(), start=1):
         try:
-            data = json.loads(line)
-            answers = tuple(str(answer) for answer in data["answers"])
-            items.append(
-                Item(data["id"], data["category"], data["question"], data["context"], answers)
-            )
+            item = _item(json.loads(line))
         except (KeyError, TypeError, ValueError) as error:
             raise _bad(f"line {number} is not an item: {error}", path, number) from error
-        if not answers:
+        if not item.answers:
             raise _bad(f"line {number} has no answer", path, number)
-    return tuple(items), hashlib.sha256(raw).hexdigest()
+        items.append(item)
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != data["items_sha256"]:
+        raise ValueError(f"items_sha256 is not that of {data['items']}, which has {digest}")
+    return tuple(items), digest
+
+
+def _item(data: Mapping[str, Any]) -> Item:
+    answers = tuple(str(answer) for answer in data["answers"])
+    return Item(data["id"], data["category"], data["question"], data["context"], answers)
 
 
 def _check(suite: Suite, path: Path) -> None:
@@ -180,16 +161,32 @@ def _check(suite: Suite, path: Path) -> None:
         raise _bad("no items", path)
     if len({item.id for item in suite.items}) != len(suite.items):
         raise _bad("two items have the same id", path)
-    for scorer in suite.scorers:
-        if scorer not in SCORERS:
-            raise _bad(f"unknown scorer {scorer!r}; known: {', '.join(SCORERS)}", path)
-    if suite.extractor not in EXTRACTORS:
-        raise _bad(f"unknown extractor {suite.extractor!r}; known: {', '.join(EXTRACTORS)}", path)
+    if suite.average not in ("micro", "macro"):
+        raise _bad(f"average {suite.average!r} is neither micro nor macro", path)
+    if suite.trials < 1:
+        raise _bad(f"trials {suite.trials} is less than 1", path)
+    names = [metric.name for metric in suite.metrics]
+    if not names or len(set(names)) != len(names):
+        raise _bad("metrics need one name each, and there must be one", path)
+    for metric in suite.metrics:
+        for kind, name, known in (
+            ("scorer", metric.scorer, SCORERS),
+            ("extractor", metric.extractor, EXTRACTORS),
+        ):
+            if name not in known:
+                raise _bad(f"unknown {kind} {name!r}; known: {', '.join(known)}", path)
+    suite.identity()  # of an agent that is not known
     for item in suite.items:
         try:
             suite.messages(item)
         except (KeyError, IndexError, ValueError) as error:
             raise _bad(f"the prompt cannot be filled for item {item.id}: {error}", path) from error
+
+
+def _known(table: Mapping[str, Any], known: set[str], path: Path) -> None:
+    for key in table.keys() - known:
+        near = difflib.get_close_matches(key, known, n=1)
+        raise _bad(f"unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else ""), path)
 
 
 def _bad(what: str, path: Path, line: int | None = None) -> HarnessError:

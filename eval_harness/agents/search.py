@@ -99,6 +99,25 @@ class Settings:
                 next="choose one of them in the suite's [agent] table",
             )
 
+    @property
+    def tools(self) -> tuple[Mapping[str, Any], ...]:
+        """Function schemas that the model must see."""
+        return _STYLES[self.style].tools
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """Strings at which a turn ends."""
+        return _STYLES[self.style].stop
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the conversation, as JSON values."""
+        observation = f"{_STYLES[self.style].role} message"
+        return {
+            **{"kind": "search", "rules": "search/1", "observation": observation},
+            **asdict(self),
+            "stop": list(self.stop),
+        }
+
 
 @dataclass(slots=True)
 class _Talk:
@@ -140,13 +159,7 @@ class SearchAgent:
 
     def identity(self) -> dict[str, Any]:
         """Settings, and the retriever's identity under `retriever`."""
-        observation = f"{self._style.role} message"
-        return {
-            **{"kind": "search", "rules": "search/1", "observation": observation},
-            **asdict(self._settings),
-            "stop": list(self._style.stop),
-            "retriever": self._retriever.identity(),
-        }
+        return {**self._settings.identity(), "retriever": self._retriever.identity()}
 
     async def run(self, chat: Sequence[Message], ask: Ask, *, seed: int) -> Outcome:
         """Talk until the model is done, its turns or its context are used up, or a call fails.
@@ -208,11 +221,18 @@ class SearchAgent:
 
 
 def search_agent(table: Mapping[str, Any], retriever: Retriever, **sampling: Any) -> SearchAgent:
-    """The agent of a suite's `[agent]` table.
+    """The agent of a suite's `[agent]` table; `retriever` is where its searches go.
+
+    Further arguments and errors are those of `search_settings`.
+    """
+    return SearchAgent(search_settings(table, **sampling), retriever)
+
+
+def search_settings(table: Mapping[str, Any], **sampling: Any) -> Settings:
+    """The settings of a suite's `[agent]` table.
 
     Args:
         table: `kind`, and fields of `Settings`.
-        retriever: where its searches go.
         sampling: further fields of `Settings`, as the suite's sampling and options have them.
 
     Raises:
@@ -221,7 +241,7 @@ def search_agent(table: Mapping[str, Any], retriever: Retriever, **sampling: Any
     fields = {**table, **sampling}
     fields.pop("kind", None)
     try:
-        return SearchAgent(Settings(**fields), retriever)
+        return Settings(**fields)
     except TypeError as error:
         raise HarnessError(
             "bad_suite", f"agent: {error}", next="mend the suite's [agent] table"

@@ -1,41 +1,53 @@
-"""Answers through any OpenAI-compatible `/chat/completions`: vLLM, llama.cpp, a paid service."""
+"""Answers through any OpenAI-compatible server: vLLM, llama.cpp, a paid service."""
 
 from __future__ import annotations
 
+import asyncio
 import os
-import time
+import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from eval_harness.backend import Reply
+from eval_harness.chat import Reply, Request
+from eval_harness.chat_template import ChatTemplate
 from eval_harness.errors import HarnessError
-from eval_harness.suite import Message
 
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 FATAL = frozenset({401, 403, 404, 405})
 ATTEMPTS = 5
+LONGEST_PAUSE = 30.0
+_TOO_LONG = re.compile(r"context.{0,20}length|maximum context|too long|max_model_len", re.I)
 
 
 class OpenAIBackend:
     """A served model.
 
-    Busy and broken answers (429, 5xx) are retried with growing pauses, or as long as the server's
-    `Retry-After` asks for, up to 30 s. A question that still fails is a failure of that question;
-    a refused key, a wrong address or a server that is gone ends the run, which can be resumed.
+    Busy and broken answers (408, 429, 5xx), time-outs and lost connections are retried with
+    growing pauses, or as long as the server's `Retry-After` asks for, up to 30 s. A call that still
+    fails is a failed reply. A refused key or a wrong address ends the run, and so does a server
+    that is gone: it never answered, or was not to be reached for as many calls in a row as there
+    are in flight.
+
+    Requests with tools are rendered here with the checkpoint's chat template and sent to
+    `/completions`, where no parser touches the text.
 
     Args:
         base_url: up to and including `/v1`.
         model: name to ask for. What the server reports is kept beside it.
         api_key_env: environment variable that holds the key; may be unset for open servers.
-        batch_size: requests in flight at once.
+        concurrency: samples in flight at once.
         timeout: seconds for one answer.
         pause: seconds before the first retry; doubles each time.
+        template: for requests with tools.
+        keeps_stop: the server knows `include_stop_str_in_output` (vLLM).
+        trust_env: use the environment's proxies; not for a server on this machine.
 
     Raises:
         HarnessError: `missing_package`.
     """
+
+    lockstep = False
 
     def __init__(
         self,
@@ -43,9 +55,12 @@ class OpenAIBackend:
         model: str,
         *,
         api_key_env: str = "OPENAI_API_KEY",
-        batch_size: int = 4,
-        timeout: float = 120.0,
+        concurrency: int = 32,
+        timeout: float = 600.0,
         pause: float = 1.0,
+        template: ChatTemplate | None = None,
+        keeps_stop: bool = False,
+        trust_env: bool = True,
     ) -> None:
         try:
             import httpx
@@ -56,70 +71,116 @@ class OpenAIBackend:
                 next="pip install 'hf-hubtools[eval]'",
             ) from error
         self._httpx = httpx
-        self.batch_size = batch_size
-        self._model = model
-        self._url = base_url.rstrip("/")
-        self._pause = pause
+        self.concurrency = concurrency
+        self._model, self._url = model, base_url.rstrip("/")
+        self._pause, self._template, self._keeps_stop = pause, template, keeps_stop
         self._key = os.environ.get(api_key_env, "")
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._client = httpx.Client(headers=headers, timeout=timeout)
+        self._client = httpx.AsyncClient(
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=httpx.Timeout(timeout, connect=10.0),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
+            trust_env=trust_env,
+        )
+        self._reached, self._lost = False, 0
 
     def describe(self) -> dict[str, Any]:
         """Address without credentials and the model name asked for."""
         return {"backend": "openai", "endpoint": public_url(self._url), "requested": self._model}
 
-    def answer(
-        self,
-        chats: Sequence[list[Message]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[Reply]:
-        """One reply per chat.
+    async def ask_all(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request.
 
         Raises:
-            HarnessError: `unreachable` or `refused`.
+            HarnessError: `unreachable`, `refused`, or `bad_suite` for tools without a template.
         """
-        wishes = {"max_tokens": max_new_tokens, "temperature": temperature, "seed": seed}
-        bodies = [{"model": self._model, "messages": chat, **wishes} for chat in chats]
-        with ThreadPoolExecutor(self.batch_size) as pool:
-            return list(pool.map(self._ask, bodies))
+        if len(requests) == 1:
+            return [await self._ask(requests[0])]
+        return list(await asyncio.gather(*map(self._ask, requests)))
 
-    def _ask(self, body: dict[str, Any]) -> Reply:
-        response = self._post(body)
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _ask(self, request: Request) -> Reply:
+        path, body = self._call(request)
+        response, lost = await self._post(path, body)
+        if response is None:
+            return self._unreached(lost)
+        self._reached, self._lost = True, 0
         if response.status_code in FATAL:
             raise self._refused(response)
         if response.status_code != 200:
-            return Reply(None, failure=f"HTTP {response.status_code}: {self._words(response)}")
+            return self._failed(response)
         try:
             data = response.json()
         except ValueError:
-            return Reply(None, failure="the response is not JSON")
+            return Reply(None, failure="the response is not JSON", failure_kind="infrastructure")
         return _reply(data)
 
-    def _post(self, body: dict[str, Any]) -> Any:
-        """The last response after retries; no response at all ends the run."""
+    def _call(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """Path and body."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            "max_tokens": request.max_tokens,
+            "temperature": request.temperature,
+            "seed": request.seed,
+        }
+        if request.top_p != 1:
+            body["top_p"] = request.top_p
+        if request.stop:
+            body["stop"] = list(request.stop)
+            if self._keeps_stop:
+                body["include_stop_str_in_output"] = True
+        if not request.tools:
+            return "chat/completions", {**body, "messages": list(request.messages)}
+        if self._template is None:
+            raise HarnessError(
+                "bad_suite",
+                "the suite has tools, and no chat template is known to show them with",
+                where=public_url(self._url),
+                next="name the server's checkpoint folder, or a template with --tool-template FILE",
+            )
+        prompt = self._template.render(request.messages, request.tools)
+        return "completions", {**body, "prompt": prompt, "add_special_tokens": False}
+
+    async def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Exception | None]:
+        """The last response after retries; without any response the last error."""
         lost: Exception | None = None
         response: Any = None
         for attempt in range(ATTEMPTS):
             if attempt:
-                time.sleep(_wait(response, self._pause * 2 ** (attempt - 1)))
+                await asyncio.sleep(_wait(response, self._pause * 2 ** (attempt - 1)))
             try:
-                response = self._client.post(f"{self._url}/chat/completions", json=body)
-            except (self._httpx.TransportError, self._httpx.InvalidURL) as error:
+                response = await self._client.post(f"{self._url}/{path}", json=body)
+            except (self._httpx.TransportError, self._httpx.DecodingError) as error:
                 lost, response = error, None
-                continue
-            if response.status_code not in RETRIED:
-                return response
-        if response is None:
+            except self._httpx.InvalidURL as error:
+                return None, error
+            else:
+                if response.status_code not in RETRIED:
+                    break
+        return response, lost
+
+    def _unreached(self, lost: Exception | None) -> Reply:
+        """A failed reply, unless nobody is there any more."""
+        self._lost += 1
+        slow = isinstance(lost, self._httpx.ReadTimeout)
+        if not slow and (not self._reached or self._lost >= self.concurrency):
             raise HarnessError(
                 "unreachable",
                 f"the server does not answer: {type(lost).__name__}",
                 where=public_url(self._url),
                 next="start the server (or mend the address), then run the same command again",
             ) from lost
-        return response
+        why = "no answer in time" if slow else "the connection was lost"
+        return Reply(None, failure=f"{why}: {type(lost).__name__}", failure_kind="infrastructure")
+
+    def _failed(self, response: Any) -> Reply:
+        words, status = self._words(response), response.status_code
+        kind = "infrastructure" if status in RETRIED or status >= 500 else "refused"
+        if kind == "refused" and _TOO_LONG.search(words):
+            kind = "context"
+        return Reply(None, failure=f"HTTP {status}: {words}", failure_kind=kind)
 
     def _refused(self, response: Any) -> HarnessError:
         return HarnessError(
@@ -145,21 +206,26 @@ def _reply(data: Any) -> Reply:
     raw = data if isinstance(data, dict) else {"response": data}
     try:
         choice = data["choices"][0]
-        text = choice["message"]["content"]
+        text = choice["text"] if "text" in choice else choice["message"]["content"]
         finish = str(choice.get("finish_reason") or "")
     except (AttributeError, IndexError, KeyError, TypeError):
-        return Reply(None, failure="the response has no choices[0].message.content", raw=raw)
+        why = "the response has no choices[0].message.content"
+        return Reply(None, failure=why, raw=raw, failure_kind="infrastructure")
     usage = data.get("usage")
     used = usage if isinstance(usage, dict) else {}
     counts = {side: used.get(f"{side}_tokens") for side in ("prompt", "completion")}
     whole = {s: n if isinstance(n, int) else None for s, n in counts.items()}
     if not isinstance(text, str):
-        return Reply(None, finish, failure=f"content is {type(text).__name__}, not text", raw=raw)
-    return Reply(
-        text, finish, prompt_tokens=whole["prompt"], completion_tokens=whole["completion"], raw=raw
-    )
+        # Reasoning that reached its limit: kept in `raw`, and never an empty answer scored 0.
+        why = f"content is {type(text).__name__}, not text"
+        return Reply(None, finish, failure=why, raw=raw, failure_kind="no_text", **_sides(whole))
+    return Reply(text, finish, raw=raw, **_sides(whole))
+
+
+def _sides(counts: dict[str, int | None]) -> dict[str, Any]:
+    return {f"{side}_tokens": count for side, count in counts.items()}
 
 
 def _wait(response: Any, pause: float) -> float:
     asked = "" if response is None else response.headers.get("retry-after", "")
-    return min(float(asked), 30.0) if asked.isdigit() else pause
+    return min(float(asked), LONGEST_PAUSE) if asked.isdigit() else pause

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from eval_harness.backend import Reply
+from eval_harness.chat import Message, Reply, Request
+from eval_harness.chat_template import ChatTemplate
 from eval_harness.errors import HarnessError
-from eval_harness.suite import Message
 
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -25,16 +25,25 @@ class TransformersBackend:
         adapter: PEFT adapter folder to apply on it; its tokenizer, if it has one, is used.
         dtype: one of `DTYPES`.
         device: for example `cpu` or `cuda:0`.
-        batch_size: chats per forward pass.
+        concurrency: chats per forward pass.
+        template: in place of the checkpoint's own chat template.
 
     Raises:
         HarnessError: `bad_model` or `missing_package`.
     """
 
+    lockstep = True
+
     def __init__(
-        self, model: Path, adapter: Path | None, dtype: str, device: str, batch_size: int
+        self,
+        model: Path,
+        adapter: Path | None,
+        dtype: str,
+        device: str,
+        concurrency: int,
+        template: ChatTemplate | None = None,
     ) -> None:
-        self.batch_size = batch_size
+        self.concurrency, self._template = concurrency, template
         try:
             import torch
             import transformers
@@ -76,44 +85,51 @@ class TransformersBackend:
             versions["peft"] = peft.__version__
         return {"backend": "transformers", "versions": versions, **self._settings}
 
-    def answer(
-        self,
-        chats: Sequence[list[Message]],
-        *,
-        max_new_tokens: int,
-        temperature: float,
-        seed: int,
-    ) -> list[Reply]:
-        """One reply per chat; a chat too long for the model is a failure of that chat alone.
+    async def ask_all(self, requests: Sequence[Request]) -> list[Reply]:
+        """One reply per request; one too long for the model is a failure of that request alone.
 
         Raises:
             HarnessError: `bad_model` when the logits are not finite.
         """
-        prompts = [self._prompt(chat) for chat in chats]
+        prompts = [self._prompt(request) for request in requests]
         lengths = [len(self._tokenizer(prompt, add_special_tokens=False).input_ids)
                    for prompt in prompts]  # fmt: skip
-        fits = [self._limit is None or n + max_new_tokens <= self._limit for n in lengths]
-        asked = [prompt for prompt, fit in zip(prompts, fits, strict=True) if fit]
-        rows = iter(self._generate(asked, max_new_tokens, temperature, seed) if asked else ())
-        return [
-            self._reply(next(rows), length)
-            if fit
-            else Reply(None, failure=f"prompt of {length} tokens does not fit the model")
-            for fit, length in zip(fits, lengths, strict=True)
-        ]
+        replies: list[Reply | None] = [None] * len(requests)
+        groups: dict[Any, list[int]] = {}
+        for place, (request, length) in enumerate(zip(requests, lengths, strict=True)):
+            if self._limit is not None and length + request.max_tokens > self._limit:
+                why = f"prompt of {length} tokens does not fit the model"
+                replies[place] = Reply(None, failure=why, failure_kind="context")
+            else:
+                alike = (request.max_tokens, request.temperature, request.top_p, request.stop)
+                groups.setdefault(alike, []).append(place)
+        for places in groups.values():
+            rows = self._generate([prompts[place] for place in places], requests[places[0]])
+            for place, row in zip(places, rows, strict=True):
+                replies[place] = self._reply(row, lengths[place], requests[place].stop)
+        return [reply for reply in replies if reply is not None]
 
-    def _prompt(self, chat: list[Message]) -> str:
+    async def close(self) -> None:
+        """Nothing to give back: the process ends with the run."""
+
+    def _prompt(self, request: Request) -> str:
+        if self._template is not None:
+            return self._template.render(request.messages, request.tools)
+        chat: list[Message] = list(request.messages)
         if self._tokenizer.chat_template is None:
             return "\n\n".join(message["content"] for message in chat)
         return str(
-            self._tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+            self._tokenizer.apply_chat_template(
+                chat,
+                tools=list(request.tools) or None,
+                tokenize=False,
+                add_generation_prompt=True,
+            )
         )
 
-    def _generate(
-        self, prompts: list[str], max_new_tokens: int, temperature: float, seed: int
-    ) -> list[list[int]]:
+    def _generate(self, prompts: list[str], request: Request) -> list[list[int]]:
         torch = self._torch
-        torch.manual_seed(seed)
+        torch.manual_seed(request.seed)
         inputs = self._tokenizer(
             prompts,
             return_tensors="pt",
@@ -121,25 +137,33 @@ class TransformersBackend:
             add_special_tokens=False,
             return_token_type_ids=False,
         ).to(self._settings["device"])
-        sampling = {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+        how: dict[str, Any] = {"do_sample": False}
+        if request.temperature > 0:
+            how = {"do_sample": True, "temperature": request.temperature}
+            how |= {"top_k": 0, "top_p": request.top_p}
+        if request.stop:
+            how |= {"stop_strings": list(request.stop), "tokenizer": self._tokenizer}
         with torch.inference_mode():
             made = self._model.generate(
                 **inputs,
-                max_new_tokens=max_new_tokens,
+                max_new_tokens=request.max_tokens,
                 return_dict_in_generate=True,
                 output_logits=True,
-                **(sampling if temperature > 0 else {"do_sample": False}),
+                **how,
             )
         if not all(torch.isfinite(step).all() for step in made.logits):
             raise HarnessError("bad_model", "the model's logits are not finite numbers")
         rows: list[list[int]] = made.sequences[:, inputs.input_ids.shape[1] :].tolist()
         return rows
 
-    def _reply(self, row: list[int], prompt_tokens: int) -> Reply:
+    def _reply(self, row: list[int], prompt_tokens: int, stop: tuple[str, ...]) -> Reply:
         ends = [place for place, token in enumerate(row) if token in self._eos]
         tokens = row[: ends[0] + 1] if ends else row
         text = self._tokenizer.decode(tokens, skip_special_tokens=True)
-        return Reply(text, "stop" if ends else "length", prompt_tokens, len(tokens))
+        cuts = [text.index(end) + len(end) for end in stop if end in text]
+        if cuts:
+            text = text[: min(cuts)]
+        return Reply(text, "stop" if ends or cuts else "length", prompt_tokens, len(tokens))
 
     def _sampling(self, model: Any) -> None:
         """Keep from the checkpoint's generation config only where an answer ends."""

@@ -77,6 +77,7 @@ def command(
     """Parse, call, print."""
     from hubtools.evaluation.bridge import evaluate, model_weights
     from hubtools.evaluation.records import read_run
+    from hubtools.evaluation.spec import Cell, Engine, Target
     from hubtools.evaluation.tables import metric_json, metric_tables
 
     _check_choice(model, adapter, endpoint, served_name)
@@ -86,19 +87,22 @@ def command(
         else (adapter or model).resolve().name
     )
     out = Path("evaluations") / member if out is None else out
-    with output.progress() as progress:
-        record = evaluate(
-            model=model,
-            adapter=adapter,
-            endpoint=endpoint,
+    cell = Cell(
+        Target(member, "" if model is None else model_weights(model, adapter), model, adapter),
+        how["suite"],
+        Engine(
+            kind="transformers" if endpoint is None else "endpoint",
+            dtype=how["dtype"],
+            device=how["device"],
+            url=endpoint or "",
             served_name=served_name,
-            weights="" if model is None else model_weights(model, adapter),
-            member=member,
-            out=out,
-            log=out / "log",
-            progress=progress,
-            **how,
-        )
+            api_key_env=how["api_key_env"],
+        ),
+        how["seed"],
+        out,
+    )
+    with output.progress() as progress:
+        record = evaluate(cell, log=out / "log", again=how["again"], progress=progress)
     run = read_run(Path(record["path"]))
     output.result(SCHEMA, {**record, "metrics": metric_json(run), "schema": SCHEMA})
     for table in metric_tables([run]):

@@ -1,4 +1,4 @@
-"""From a checkpoint to the record of a run: the harness works in a child process, we keep order.
+"""From a cell to the record of its run: the harness works in a child process, we keep order.
 
 Runs are append-only: `<out>/<suite>/<n>/`. A finished run of the same weights under the same
 protocol and seed is found again; an unfinished one is gone on with.
@@ -6,104 +6,90 @@ protocol and seed is found again; an unfinished one is gone on with.
 
 from __future__ import annotations
 
-import json
 import os
+import shutil
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from eval_harness.backends.transformers import DTYPES, tokenizer_folder
-from eval_harness.errors import HarnessError
-from eval_harness.suite import Suite, load_suite
+from eval_harness.journal import NAME as RESPONSES
 from hubtools.children import run_child
-from hubtools.digests import sha256_bytes, sha256_file, sha256_json, weights_digest
-from hubtools.errors import CheckError, UsageError
-from hubtools.evaluation.failures import bridged
-from hubtools.evaluation.protocol import protocol_id, protocol_of
-from hubtools.evaluation.records import read_run
-from hubtools.files import locked
+from hubtools.digests import sha256_file, weights_digest
+from hubtools.errors import CheckError
+from hubtools.evaluation import foreign
+from hubtools.evaluation.planning import (
+    chat_template_digest,
+    concurrency,
+    protocol_for,
+    suite_of,
+    wants,
+)
+from hubtools.evaluation.preflight import free_memory, preflight, require
+from hubtools.evaluation.protocol import protocol_id
+from hubtools.evaluation.rescoring import rescore
+from hubtools.evaluation.runs import finished, fresh, record_of, told, unfinished
+from hubtools.evaluation.serving import Server, serving
+from hubtools.evaluation.spec import Cell
+from hubtools.files import disk_error, locked
 from hubtools.progress import Progress, silent
 
-BATCH = {"transformers": 16, "openai": 4}
-ENGINE = ("torch", "transformers")
+__all__ = [
+    "chat_template_digest",
+    "evaluate",
+    "find_run",
+    "model_weights",
+    "planned_protocol",
+    "rescore",
+]
+
 OMP = "OMP_WAIT_POLICY"
 """Threads that spin at every barrier are three times slower where others use the machine too."""
 
 _ENVIRONMENT = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
-_SAME = ("protocol_id", "weights", "member", "requested")
 
 
-def planned_protocol(
-    suite: str,
-    *,
-    dtype: str,
-    device: str = "cpu",
-    endpoint: str | None = None,
-    model: Path | None = None,
-    adapter: Path | None = None,
-) -> dict[str, Any]:
+def planned_protocol(cell: Cell) -> dict[str, Any]:
     """The protocol that `evaluate` would use, without running or importing an engine.
-
-    Without `model` the digest of its chat template is left out, so that a plan can be made before
-    the checkpoint exists.
 
     Raises:
         UsageError: HT401 unknown suite, HT402 a suite with a mistake, HT413 unknown dtype.
+        EnvironmentFailure: HT428 no retriever, HT435 no engine.
     """
-    if dtype not in DTYPES:
-        raise UsageError(
-            "HT413", f"unknown dtype {dtype!r}", next=f"choose one of: {', '.join(DTYPES)}"
-        )
-    backend = "openai" if endpoint else "transformers"
-    template = None if model is None else chat_template_digest(tokenizer_folder(model, adapter))
-    return protocol_of(
-        _load(suite).identity(),
-        backend=backend,
-        engine={} if endpoint else {name: _version(name) for name in ENGINE},
-        dtype="server" if endpoint else dtype,
-        device="server" if endpoint else device.partition(":")[0],
-        batch_size=BATCH[backend],
-        chat_template="server" if endpoint else template,
-    )
+    other = foreign.harness_of(cell.suite)
+    return other.planned(cell) if other else protocol_for(cell, suite_of(cell))
+
+
+def find_run(cell: Cell) -> dict[str, Any] | None:
+    """The record of the finished run of this cell, with its `path`; nothing is started.
+
+    Raises:
+        HubtoolsError: as for `planned_protocol`.
+    """
+    folder = finished(_runs(cell), _about(cell, planned_protocol(cell)))
+    return None if folder is None else record_of(folder)
 
 
 def evaluate(
-    suite: str,
-    model: Path | None,
+    cell: Cell,
     *,
-    adapter: Path | None = None,
-    endpoint: str | None = None,
-    served_name: str = "",
-    api_key_env: str = "OPENAI_API_KEY",
-    weights: str,
-    member: str,
-    seed: int,
-    dtype: str,
-    device: str = "cpu",
-    out: Path,
     log: Path,
+    server: Server | None = None,
     again: bool = False,
+    retry_failed: bool = False,
     progress: Progress = silent,
 ) -> dict[str, Any]:
-    """Run a suite, or find the run that was already made.
+    """Run a cell, or find the run that was already made.
 
     Args:
-        suite: name of a bundled suite, or path of another.
-        model: checkpoint folder; None with an endpoint.
-        adapter: PEFT adapter folder on top of it.
-        endpoint: base URL of an OpenAI-compatible server to ask instead, up to `/v1`.
-        served_name: the model's name there.
-        api_key_env: environment variable with the key for it.
-        weights: digest of what is measured; empty where a server cannot prove it.
-        member: whom the figures are about.
-        seed: for sampling; recorded even where nothing is sampled.
-        dtype: in which an in-process model computes.
-        device: on which it does.
-        out: folder of runs, append-only.
+        cell: what to run; its `out` is the append-only folder of runs.
         log: file for the child's story.
+        server: a running one that serves the cell's target; without it one is started, where the
+            engine needs one.
         again: add a run though a finished one is there.
-        progress: told the number of answered questions.
+        retry_failed: where a finished run has failed samples, add a run that keeps the others and
+            asks those again.
+        progress: told the number of answered samples and the score so far.
 
     Returns:
         The run's record, and under `path` the file that holds it.
@@ -111,48 +97,35 @@ def evaluate(
     Raises:
         UsageError: HT401, HT402, HT413.
         AuthError: HT405 the server refuses the key.
-        CheckError: HT403 the model cannot be loaded, HT406 every question failed, HT407.
+        CheckError: HT403 the model cannot be loaded, HT406 every question failed, HT407, HT440 to
+            HT442 what the preflight found.
         EnvironmentFailure: HT404 no server, HT408 a package is missing, HT901 disk, HT903 another
             process is at work there, HT904 the child died; answers so far are kept.
     """
-    protocol = planned_protocol(
-        suite, dtype=dtype, device=device, endpoint=endpoint, model=model, adapter=adapter
-    )
-    about = {
-        "protocol": protocol,
-        "protocol_id": protocol_id(protocol),
-        "weights": weights,
-        "member": member,
-        "requested": served_name,
-    }
-    runs = out / _load(suite).id
-    with locked(runs / ".lock", f"the folder of runs {runs.name}"):
-        folder = _folder(runs, about, seed, again=again)
-        if not (folder / "run.json").is_file():
-            job = {
-                "suite": suite,
-                "model": None if model is None else str(model),
-                "adapter": None if adapter is None else str(adapter),
-                "endpoint": endpoint,
-                "served_name": served_name,
-                "api_key_env": api_key_env,
-                "dtype": dtype,
-                "device": device,
-                "batch_size": protocol["batch_size"],
-                "seed": seed,
-                "out": str(folder),
-                "about": about,
-            }
-            run_child(
-                "hubtools.evaluation.worker",
-                job,
-                log=log,
-                what=f"evaluating {member} on {runs.name}",
-                progress=progress,
-                env=_ENVIRONMENT | ({} if OMP in os.environ else {OMP: "PASSIVE"}),
+    runs, protocol = _runs(cell), planned_protocol(cell)
+    about = _about(cell, protocol)
+    with locked(runs / ".lock", f"the folder of runs {runs.name}"), ExitStack() as stack:
+        folder = unfinished(runs, about)
+        if folder is None:
+            found = finished(runs, about)
+            if found is not None and not again:
+                record = record_of(found)
+                if not (retry_failed and record["failures"]):
+                    return record
+                folder = _continued(found, fresh(runs))
+                about["continues"] = found.name
+            else:
+                folder = fresh(runs)
+        elif "continues" in (known := told(folder)):
+            about["continues"] = known["continues"]
+        if server is None and cell.engine.kind != "transformers":
+            server = stack.enter_context(
+                serving(cell.target, cell.engine, log=log, progress=progress)
             )
-    path = folder / "run.json"
-    return {**json.loads(path.read_bytes()), "path": str(path)}
+        other = foreign.harness_of(cell.suite)
+        ask = other.run if other else _ask
+        ask(cell, server, folder, about=about, log=log, progress=progress)
+    return record_of(folder)
 
 
 def model_weights(model: Path, adapter: Path | None = None) -> str:
@@ -178,61 +151,74 @@ def model_weights(model: Path, adapter: Path | None = None) -> str:
     return weights_digest(files)
 
 
-def chat_template_digest(folder: Path) -> str:
-    """sha256 of the chat template that transformers would use from `folder`, or `none`."""
-    file = folder / "chat_template.jinja"
-    if file.is_file():
-        return sha256_bytes(file.read_bytes())
+def _ask(
+    cell: Cell,
+    server: Server | None,
+    folder: Path,
+    *,
+    about: Mapping[str, Any],
+    log: Path,
+    progress: Progress,
+) -> None:
+    """Have the child ask and score."""
+    suite = suite_of(cell)
+    length = None if server is None else server.max_model_len
+    findings = preflight(
+        cell.target,
+        cell.engine,
+        wants(cell, suite),
+        max_model_len=length,
+        memory=free_memory(),
+    )
+    require(findings)
+    job = {
+        "cell": cell.to_json(),
+        "server": None if server is None else _told(server),
+        "concurrency": concurrency(cell.engine),
+        "folder": str(folder),
+        "about": about,
+        "findings": [finding.to_json() for finding in findings],
+    }
+    run_child(
+        "hubtools.evaluation.worker",
+        job,
+        log=log,
+        what=f"evaluating {cell.target.member} on {suite.id}",
+        progress=progress,
+        env=_ENVIRONMENT | ({} if OMP in os.environ else {OMP: "PASSIVE"}),
+    )
+
+
+def _told(server: Server) -> dict[str, Any]:
+    return {
+        "url": server.url,
+        "served_name": server.served_name,
+        "describe": dict(server.describe),
+    }
+
+
+def _runs(cell: Cell) -> Path:
+    """Folder of the runs of the cell's suite."""
+    return cell.out / (foreign.slug(cell.suite) or suite_of(cell).id)
+
+
+def _about(cell: Cell, protocol: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "protocol": protocol,
+        "plan_id": protocol_id(protocol),
+        "weights": cell.target.weights,
+        "member": cell.target.member,
+        "requested": cell.engine.served_name,
+        "seed": cell.seed,
+    }
+
+
+def _continued(found: Path, folder: Path) -> Path:
+    """A new run that begins with the responses of a finished one."""
     try:
-        template = json.loads((folder / "tokenizer_config.json").read_bytes()).get("chat_template")
-    except (OSError, ValueError, AttributeError):
-        return "none"  # loading the model says what is wrong with it
-    return sha256_json(template) if template else "none"
-
-
-def _load(suite: str) -> Suite:
-    try:
-        return load_suite(suite)
-    except HarnessError as error:
-        raise bridged(error) from error
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
-
-
-def _folder(runs: Path, about: Mapping[str, Any], seed: int, *, again: bool) -> Path:
-    """The run to return, to go on with, or the next free number."""
-    numbers = sorted(int(path.name) for path in runs.iterdir() if path.name.isdigit())
-    finished: Path | None = None
-    for number in numbers:
-        folder = runs / str(number)
-        if not _same(folder / "about.json", about, seed):
-            continue
-        if not (folder / "run.json").is_file():
-            return folder
-        if _sound(folder):
-            finished = folder
-    if finished is not None and not again:
-        return finished
-    return runs / str(numbers[-1] + 1 if numbers else 1)
-
-
-def _sound(folder: Path) -> bool:
-    """Whether a finished run can be read back; a damaged one stays where it is and is not used."""
-    try:
-        read_run(folder)
-    except CheckError:
-        return False
-    return True
-
-
-def _same(path: Path, about: Mapping[str, Any], seed: int) -> bool:
-    try:
-        known = json.loads(path.read_bytes())
-        return bool(known["seed"] == seed and all(known[key] == about[key] for key in _SAME))
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        folder.mkdir()
+        if (found / RESPONSES).is_file():
+            shutil.copyfile(found / RESPONSES, folder / RESPONSES)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    return folder

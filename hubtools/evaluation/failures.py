@@ -28,6 +28,7 @@ _KINDS: dict[str, tuple[type[HubtoolsError], str]] = {
     "unpinned": (UsageError, "HT426"),
     "bad_corpus": (CheckError, "HT427"),
     "no_retriever": (EnvironmentFailure, "HT428"),
+    "no_responses": (CheckError, "HT420"),
 }
 
 

@@ -2,65 +2,94 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eval_harness.runner import SCHEMA, score, summary
+from eval_harness.errors import HarnessError
+from eval_harness.record import HARNESS, RUN, SAMPLES, SCHEMA
+from eval_harness.scoring import Tally, score
 from eval_harness.suite import load_suite, suite_names
+from eval_harness.suite_model import Suite
 from hubtools.digests import sha256_bytes, sha256_json
 from hubtools.errors import CheckError
+from hubtools.evaluation.grid import Grid, grids
 from hubtools.evaluation.protocol import protocol_id
-from hubtools.evaluation.statistics import Interval, bootstrap_mean, wilson
-from hubtools.facts import Fact, Source, Spread, Subject
+from hubtools.evaluation.statistics import Interval, interval
 
-SAMPLES = "samples.jsonl"
+__all__ = ["RUN", "SAMPLES", "Run", "read_run"]
+
+_DERIVED = ("path", "sha256", "suite", "suite_identity", "grids", "requested")
+_DAMAGE = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, HarnessError)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Run:
     """A finished run whose figures agree with its samples.
 
     Args:
-        sha256: of `run.json`.
-        suite, title, description: the suite's id and words.
-        n: scored items; `items` were asked, `failures` of them got no answer.
-        cut_off: answers that ended because they reached the limit of tokens.
-        metrics: name → {value, n, k?}.
-        samples: one mapping per item, in the suite's order.
+        path: of `run.json`; `sha256` is its digest.
+        suite: its id; `suite_identity` is all that decides what was asked and scored.
+        plan_id: of the protocol before the run; `protocol_id` of the one as it was run.
+        requested: the model's name that a server was asked for.
+        status: `measured`, `external` (by another harness), or `reported` (figures alone).
+        missing: fields that a foreign harness did not tell.
+        items, trials, samples: questions, answers to each, and all that were asked for.
+        n: scored samples; `failures` got no answer, by kind in `failure_kinds`.
+        unextracted: answers in which no metric found anything.
+        cut_off: answers that ended because tokens, turns or context were used up.
+        metrics: name to value, n, items, and k where every score is 0 or 1.
+        categories: name to n, items, failures and metrics.
+        macro: metric to the mean over categories, where the suite asks for it.
+        tiers: rung of a cascade to number of answers.
+        grids: metric to its scores by item and trial.
     """
 
     path: Path
     sha256: str
+    harness: Mapping[str, str]
     suite: str
+    suite_identity: Mapping[str, Any]
     title: str
     description: str
     protocol: Mapping[str, Any]
     protocol_id: str
+    plan_id: str
     member: str
     weights: str
+    requested: str
     seed: int
     date: str
-    n: int
+    status: str
+    missing: tuple[str, ...]
+    engine: Mapping[str, Any]
     items: int
+    trials: int
+    samples: int
+    n: int
     failures: int
+    failure_kinds: Mapping[str, int]
+    unextracted: int
     cut_off: int
     metrics: Mapping[str, Mapping[str, Any]]
+    categories: Mapping[str, Mapping[str, Any]]
+    macro: Mapping[str, Mapping[str, Any]]
+    tiers: Mapping[str, int]
     tokens: Mapping[str, int]
-    samples: tuple[Mapping[str, Any], ...]
-
-    def scores(self, metric: str) -> dict[str, float]:
-        """Item id → score, of the items that were scored."""
-        return {s["item"]: s["scores"][metric] for s in self.samples if not s["failure"]}
+    grids: Mapping[str, Grid]
 
     def interval(self, metric: str) -> Interval:
-        """95 % interval of a metric: Wilson for a proportion, bootstrap over items otherwise."""
-        figures = self.metrics[metric]
-        if "k" in figures:
-            return wilson(figures["k"], figures["n"])
-        return bootstrap_mean(list(self.scores(metric).values()))
+        """95 % interval of a metric, by the method that its scores ask for."""
+        return interval(self.grids[metric])
+
+    def iter_samples(self) -> Iterator[dict[str, Any]]:
+        """The samples, one at a time, from their file."""
+        with self.path.with_name(SAMPLES).open("rb") as stream:
+            yield from map(json.loads, stream)
 
 
 def read_run(path: Path) -> Run:
@@ -69,110 +98,111 @@ def read_run(path: Path) -> Run:
     Raises:
         CheckError: HT410 a file is missing or damaged, or a figure is not what the samples give.
     """
-    path = path / "run.json" if path.is_dir() else path
+    path = path / RUN if path.is_dir() else path
     try:
         raw = path.read_bytes()
         record = json.loads(raw)
-        samples_raw = path.with_name(SAMPLES).read_bytes()
-        samples = [json.loads(line) for line in samples_raw.splitlines()]
     except (OSError, ValueError) as error:
         raise _wrong(f"the run cannot be read: {error}", path) from error
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise _wrong(f"not a run record ({SCHEMA})", path)
     try:
-        _check(record, samples, sha256_bytes(samples_raw), path)
-        return _run(record, samples, path, sha256_bytes(raw))
-    except (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+        found = _checked(record, path)
+        names = Run.__dataclass_fields__.keys() - _DERIVED
+        fields = {name: record[name] for name in names}
+        return Run(
+            path=path,
+            sha256=sha256_bytes(raw),
+            suite=str(record["suite"]["id"]),
+            suite_identity=record["suite"],
+            requested=str(record.get("requested", "")),
+            grids=found,
+            **{**fields, "missing": tuple(record["missing"])},
+        )
+    except OSError as error:
+        raise _wrong(f"the run cannot be read: {error}", path) from error
+    except _DAMAGE as error:
         what = f"field {error} is missing" if isinstance(error, KeyError) else str(error)
         raise _wrong(f"the run record is damaged: {what}", path) from error
 
 
-def _check(
-    record: Mapping[str, Any], samples: Sequence[Mapping[str, Any]], digest: str, path: Path
-) -> None:
-    suite = record["suite"]
-    again = []
-    for sample in samples:
-        scored = {"extracted": None, "scores": None}
-        if not sample["failure"]:
-            scored = score(
-                sample["output"], sample["answers"], suite["extractor"], suite["scorers"]
-            )
-        again.append({**sample, **scored})
+def _checked(record: Mapping[str, Any], path: Path) -> dict[str, Grid]:
+    """Scores by metric, once every figure of the record is known to follow from the samples."""
+    suite, protocol = record["suite"], record["protocol"]
+    if record["status"] == "reported" and record["samples_sha256"] is None:
+        return {}  # figures that somebody wrote down, without the answers
+    own = record["harness"]["name"] == HARNESS["name"]
+    names = [metric["name"] for metric in suite["metrics"]] if own else list(record["metrics"])
+    average = suite["average"] if own else "macro" if record["macro"] else "micro"
+    tally, digest = Tally(names, average), hashlib.sha256()
+    asked = _bundled(suite) if own else None
+
+    def checked() -> Iterator[dict[str, Any]]:
+        with path.with_name(SAMPLES).open("rb") as stream:
+            for line in stream:
+                digest.update(line)
+                sample = json.loads(line)
+                if own:
+                    _check_sample(sample, suite, asked, path)
+                tally.add(sample)
+                yield sample
+
+    found = grids(checked(), names)
+    if asked is not None and next(asked, None) is not None:
+        raise _wrong("the samples are not one for each question and trial of the suite", path)
     expected = {
-        "samples_sha256": digest,
-        "protocol_id": protocol_id(record["protocol"]),
+        "samples_sha256": digest.hexdigest(),
+        "protocol_id": protocol_id(protocol),
         "suite_digest": sha256_json(suite),
-        **summary(again, suite["scorers"]),
+        **tally.figures(),
     }
-    if record["items"] != suite["n"] or len({s["item"] for s in samples}) != suite["n"]:
-        raise _wrong("the samples are not one for each item of the suite", path)
     for name, value in expected.items():
         if record[name] != value:
             raise _wrong(f"{name} is not what the samples give", path)
-    asked = _bundled(suite)
-    if asked and asked != [(s["item"], s["messages"], s["answers"]) for s in samples]:
-        raise _wrong("the samples hold other questions or answers than the suite", path)
-    if any(record["protocol"]["suite"][key] != suite[key] for key in record["protocol"]["suite"]):
-        raise _wrong("protocol and suite name different questions", path)
+    if own:
+        if (record["items"], record["samples"]) != (suite["n"], suite["n"] * suite["trials"]):
+            raise _wrong("the samples are not one for each question and trial of the suite", path)
+        if any(protocol["suite"][key] != suite[key] for key in protocol["suite"]):
+            raise _wrong("protocol and suite name different questions", path)
+    return found
 
 
-def _bundled(identity: Mapping[str, Any]) -> list[Any]:
-    """What the suite of this package asks, where it is the one that was run."""
-    if identity["id"] not in suite_names():
-        return []
-    suite = load_suite(identity["id"])
-    if suite.identity() != identity:
-        return []
-    return [(item.id, suite.messages(item), list(item.answers)) for item in suite.items]
-
-
-def _run(record: Mapping[str, Any], samples: Sequence[Any], path: Path, digest: str) -> Run:
-    names = Run.__dataclass_fields__.keys() - {"path", "sha256", "samples", "suite"}
-    return Run(
-        path=path,
-        sha256=digest,
-        suite=record["suite"]["id"],
-        samples=tuple(samples),
-        **{name: record[name] for name in names},
-    )
-
-
-def run_facts(run: Run, *, path_in_facts: str, member: str = "", weights: str = "") -> list[Fact]:
-    """What a run says, as facts: `eval.<suite>.<metric>`, `.failures`, `.cut_off`, `.tokens`.
-
-    Args:
-        run: as `read_run` gave it.
-        path_in_facts: where a reader of the facts finds `run.json`.
-        member: the subject, where it is called otherwise than in the run.
-        weights: likewise, its digest.
-    """
-    subject = Subject(member or run.member, weights=weights or run.weights)
-
-    def fact(name: str, value: Any, unit: str, pointer: str, **more: Any) -> Fact:
-        return Fact(
-            id=f"eval.{run.suite}.{name}",
-            value=value,
-            status="measured",
-            source=Source(path_in_facts, run.sha256, pointer),
-            subject=subject,
-            unit=unit,
-            protocol=run.protocol_id,
-            date=run.date,
-            **more,
+def _check_sample(
+    sample: Mapping[str, Any],
+    suite: Mapping[str, Any],
+    asked: Iterator[Any] | None,
+    path: Path,
+) -> None:
+    """The scores follow from the text, and the question is the suite's."""
+    if sample["failure"]:
+        again: Mapping[str, Any] = {"scores": None}
+    else:
+        again = score(
+            suite["metrics"],
+            sample["answers"],
+            sample["messages"],
+            sample["transcript"],
+            sample["finish"],
         )
+    if any(sample[name] != value for name, value in again.items()):
+        raise _wrong(f"the scores of {sample['item']} are not those of its answer", path)
+    if asked is not None:
+        question = (sample["item"], sample["trial"], sample["messages"], sample["answers"])
+        if question != next(asked, None):
+            raise _wrong("the samples hold other questions or answers than the suite", path)
 
-    facts = []
-    for name, figures in run.metrics.items():
-        sure = run.interval(name)
-        spread = Spread("ci", sure.low, sure.high, sure.method, sure.n, sure.level)
-        more = {"n": figures["n"], "k": figures.get("k"), "spread": spread, "repeats": 1}
-        facts.append(fact(name, figures["value"], "proportion", f"/metrics/{name}/value", **more))
-    facts.append(fact("failures", run.failures, "items", "/failures", n=run.items))
-    facts.append(fact("cut_off", run.cut_off, "answers", "/cut_off", n=run.n))
-    if written := run.tokens["completion"]:
-        facts.append(fact("tokens", written, "tokens", "/tokens/completion", n=run.n))
-    return facts
+
+def _bundled(identity: Mapping[str, Any]) -> Iterator[Any] | None:
+    """What the suite of this package asks, where it is the one that was run."""
+    if identity["id"] not in suite_names() or identity.get("dataset"):
+        return None
+    suite = load_suite(identity["id"]).as_asked(identity)
+    return _questions(suite) if suite.identity() == identity else None
+
+
+def _questions(suite: Suite) -> Iterator[Any]:
+    for item, trial in itertools.product(suite.items, range(suite.trials)):
+        yield item.id, trial, suite.messages(item), list(item.answers)
 
 
 def _wrong(message: str, path: Path) -> CheckError:

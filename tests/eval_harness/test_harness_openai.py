@@ -1,20 +1,32 @@
 from __future__ import annotations
 
+import asyncio
 import socket
+from typing import Any
 
 import pytest
 from scripted_server import Answer, fails, says, serving
 
-from eval_harness.backend import Reply
 from eval_harness.backends.openai import OpenAIBackend, public_url
+from eval_harness.chat import Reply, Request
 from eval_harness.errors import HarnessError
+
+
+def chat(question: str, **more: Any) -> Request:
+    return Request([{"role": "user", "content": question}], max_tokens=5, seed=3, **more)
+
+
+async def answered(backend: OpenAIBackend, *requests: Request) -> list[Reply]:
+    try:
+        return await backend.ask_all(requests)
+    finally:
+        await backend.close()
 
 
 def ask(script, *questions: str, key: str = "") -> tuple[list[Reply], list[dict]]:  # type: ignore[no-untyped-def]
     with serving(script) as (url, requests):
         backend = OpenAIBackend(url, "wanted", api_key_env="TEST_KEY", pause=0.01)
-        chats = [[{"role": "user", "content": question}] for question in questions]
-        return backend.answer(chats, max_new_tokens=5, temperature=0.0, seed=3), requests
+        return asyncio.run(answered(backend, *map(chat, questions))), requests
 
 
 def test_replies_keep_order_usage_and_the_whole_response() -> None:
@@ -104,7 +116,7 @@ def test_no_server_is_said_after_retries_without_credentials_in_the_address() ->
         port = free.getsockname()[1]
     backend = OpenAIBackend(f"http://me:pw@127.0.0.1:{port}/v1/?token=t", "m", pause=0.01)
     with pytest.raises(HarnessError) as caught:
-        backend.answer([[]], max_new_tokens=1, temperature=0, seed=0)
+        asyncio.run(answered(backend, chat("a")))
     assert caught.value.kind == "unreachable"
     assert caught.value.where == f"http://127.0.0.1:{port}/v1/"
     assert "pw" not in str(backend.describe())
@@ -114,4 +126,4 @@ def test_no_server_is_said_after_retries_without_credentials_in_the_address() ->
 def test_an_address_that_is_none_is_said() -> None:
     backend = OpenAIBackend("localhost:8000", "m", pause=0.0)
     with pytest.raises(HarnessError, match="does not answer"):
-        backend.answer([[]], max_new_tokens=1, temperature=0, seed=0)
+        asyncio.run(answered(backend, chat("a")))

@@ -80,10 +80,13 @@ def test_prompts_are_short(tiny_chat: Path) -> None:
     ("changes", "kind", "words"),
     [
         ({"items_sha256": "00"}, "bad_suite", "items_sha256 is not that of items.jsonl"),
-        ({"scorer": ["em/1"]}, "bad_suite", "unknown key 'scorer'; did you mean 'scorers'?"),
+        ({"metric": ["em/1"]}, "bad_suite", "unknown key 'metric'; did you mean 'metrics'?"),
         ({"scorers": ["em/9"]}, "bad_suite", "unknown scorer 'em/9'; known: em/1, "),
         ({"extractor": "x"}, "bad_suite", "unknown extractor 'x'"),
-        ({"schema": 2}, "bad_suite", "schema 2, but this version reads 1"),
+        ({"schema": 1}, "bad_suite", "schema 1, but this version reads 2"),
+        ({"average": "mean"}, "bad_suite", "average 'mean' is neither micro nor macro"),
+        ({"trials": 0}, "bad_suite", "trials 0 is less than 1"),
+        ({"scorers": ["em/1", "em/1"]}, "bad_suite", "metrics need one name each"),
         ({"items": "../items.jsonl"}, "bad_suite", "items lies outside the suite's folder"),
     ],
 )
@@ -129,7 +132,9 @@ def test_an_unfillable_prompt_and_an_unknown_name_are_refused(tmp_path: Path) ->
     with pytest.raises(HarnessError) as caught:
         load_suite("short_q")
     assert caught.value.kind == "unknown_suite"
-    assert caught.value.next == "choose one of: short_qa, or give a path"
+    assert caught.value.next == (
+        "choose one of: short_qa, sr1_7bench, sr1_7bench-fixture, or give a path"
+    )
 
 
 def test_the_digest_follows_what_is_asked_and_not_the_words_about_it(tmp_path: Path) -> None:

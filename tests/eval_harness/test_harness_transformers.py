@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -7,8 +8,8 @@ from pathlib import Path
 import pytest
 from tiny_chat import save_tiny_chat
 
-from eval_harness.backend import Reply
 from eval_harness.backends.transformers import TransformersBackend
+from eval_harness.chat import Reply, Request
 from eval_harness.errors import HarnessError
 from eval_harness.suite import load_suite
 
@@ -17,8 +18,9 @@ CHATS = [SUITE.messages(item) for item in SUITE.items[:4]]
 
 
 def ask(backend: TransformersBackend, chats: list = CHATS, **more: object) -> list[Reply]:
-    how = {"max_new_tokens": 6, "temperature": 0.0, "seed": 0, **more}
-    return backend.answer(chats, **how)  # type: ignore[arg-type]
+    how = {"max_tokens": 6, **more}
+    requests = [Request(chat, **how) for chat in chats]  # type: ignore[arg-type]
+    return asyncio.run(backend.ask_all(requests))
 
 
 def load(model: Path, adapter: Path | None = None, batch_size: int = 4) -> TransformersBackend:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from eval_harness.suite import load_suite
@@ -71,7 +72,14 @@ def save_tiny_adapter(folder: Path, base: Path, *, seed: int = 0) -> Path:
     return folder
 
 
-def write_suite(folder: Path, n: int, **changes: object) -> Path:
+def write_suite(
+    folder: Path,
+    n: int,
+    *,
+    extractor: str = "short_answer/1",
+    scorers: Sequence[str] = ("em/1", "f1/1"),
+    **changes: object,
+) -> Path:
     """A small suite of its own: n questions of the form "What is word <i>?"."""
     import hashlib
 
@@ -89,19 +97,20 @@ def write_suite(folder: Path, n: int, **changes: object) -> Path:
     raw = "".join(json.dumps(item) + "\n" for item in items).encode()
     (folder / "items.jsonl").write_bytes(raw)
     suite = {
-        "schema": 1,
+        "schema": 2,
         "id": folder.name,
         "version": "1",
         "title": "Words",
         "description": "Words by number.",
         "items": "items.jsonl",
         "items_sha256": hashlib.sha256(raw).hexdigest(),
-        "scorers": ["em/1", "f1/1"],
-        "extractor": "short_answer/1",
         **changes,
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in suite.items()]
     lines += ["[prompt]", 'with_context = "{context} {question}"', 'without_context = "{question}"']
     lines += ["[sampling]", "max_new_tokens = 8", "temperature = 0.0"]
+    for scorer in scorers:
+        lines += ["[[metrics]]", f'name = "{scorer.split("/")[0]}"', f'scorer = "{scorer}"']
+        lines += [f'extractor = "{extractor}"']
     (folder / "suite.toml").write_text("\n".join(lines) + "\n")
     return folder

@@ -9,7 +9,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "eval_harness"))  # tiny_chat, scripted_server
 
 import pytest
-from evaluation_support import RIGHT, WEIGHTS, first_right
+from evaluation_support import RIGHT, WEIGHTS, cell, first_right
 from scripted_server import serving
 from tiny_chat import save_tiny_adapter, save_tiny_chat, write_suite
 
@@ -43,18 +43,8 @@ def made_runs(words: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     found = {}
     for member, count in RIGHT.items():
         with serving(first_right(count)) as (url, _):
-            record = evaluate(
-                str(words),
-                None,
-                endpoint=url,
-                served_name=member,
-                weights=WEIGHTS[member],
-                member=member,
-                seed=0,
-                dtype="float32",
-                out=root / member,
-                log=root / "log",
-            )
+            how = {"member": member, "weights": WEIGHTS[member], "served_name": member}
+            record = evaluate(cell(words, root / member, url=url, **how), log=root / "log")
         found[member] = Path(record["path"]).parent
     return found
 

@@ -6,23 +6,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_support import RIGHT, WEIGHTS
+from evaluation_support import RIGHT, WEIGHTS, cell
 from scripted_server import says, serving
 
 from hubtools.digests import sha256_bytes, sha256_file
 from hubtools.errors import CheckError
 from hubtools.evaluation.bridge import evaluate
-from hubtools.evaluation.records import read_run, run_facts
+from hubtools.evaluation.records import read_run
+from hubtools.evaluation.run_facts import run_facts
 from hubtools.facts import FactSet, facts_from_json
 
 
 def test_a_run_is_read_from_its_folder_or_its_record(runs: dict[str, Path]) -> None:
     run = read_run(runs["mi"])
-    assert run == read_run(runs["mi"] / "run.json")
+    assert run.sha256 == read_run(runs["mi"] / "run.json").sha256
     assert (run.suite, run.title, run.member, run.weights) == ("words", "Words", "mi", "c1" * 32)
-    assert run.metrics["em"] == {"value": RIGHT["mi"] / 24, "n": 24, "k": RIGHT["mi"]}
+    right = RIGHT["mi"]
+    assert run.metrics["em"] == {"value": right / 24, "n": 24, "items": 24, "k": right}
     assert (run.n, run.items, run.failures) == (24, 24, 0)
-    assert run.scores("em") == {f"w-{i:02d}": float(i < 5) for i in range(24)}
+    assert run.grids["em"].items == tuple(f"w-{i:02d}" for i in range(24))
+    assert run.grids["em"].scores[:, 0].tolist() == [float(i < 5) for i in range(24)]
 
 
 def test_facts_carry_their_evidence(runs: dict[str, Path]) -> None:
@@ -75,7 +78,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
         (lambda r: r["protocol"].update(dtype="bfloat16"), "protocol_id is not what"),
         (lambda r: r["suite"].update(version="7"), "suite_digest is not what"),
         (lambda r: r.update(samples_sha256="00"), "samples_sha256 is not what"),
-        (lambda r: r.update(schema="x/1"), "not a run record (eval_harness.run/1)"),
+        (lambda r: r.update(schema="x/1"), "not a run record (eval_harness.run/2)"),
         (lambda r: r.pop("member"), "field 'member' is missing"),
         (lambda r: r.update(suite=None), "the run record is damaged"),
     ],
@@ -100,11 +103,11 @@ def test_samples_changed_together_with_digest_and_sums_are_found(runs: dict[str,
 
     def agree(record: dict[str, Any]) -> None:
         record["samples_sha256"] = sha256_bytes(path.read_bytes())
-        record["metrics"]["em"] = {"value": 6 / 24, "n": 24, "k": 6}
+        record["metrics"]["em"] |= {"value": 6 / 24, "k": 6}
         record["metrics"]["f1"]["value"] += 1 / 24
 
     rewrite(runs["mi"], agree)
-    with pytest.raises(CheckError, match="metrics is not what the samples give"):
+    with pytest.raises(CheckError, match="scores of w-20 are not those of its answer"):
         read_run(runs["mi"])
 
 
@@ -133,18 +136,7 @@ def test_damaged_files_are_an_error_and_no_traceback(
 def test_another_answer_key_than_the_suites_is_found(tmp_path: Path) -> None:
     """Answers, scores, sums and digests all agree with each other, but not with the suite."""
     with serving(lambda *_: says("wrong")) as (url, _):
-        record = evaluate(
-            "short_qa",
-            None,
-            endpoint=url,
-            served_name="m",
-            weights="",
-            member="m",
-            seed=0,
-            dtype="float32",
-            out=tmp_path,
-            log=tmp_path / "log",
-        )
+        record = evaluate(cell("short_qa", tmp_path, url=url), log=tmp_path / "log")
     folder = Path(record["path"]).parent
     assert read_run(folder).metrics["em"]["k"] == 0
     path = folder / "samples.jsonl"
@@ -154,7 +146,7 @@ def test_another_answer_key_than_the_suites_is_found(tmp_path: Path) -> None:
 
     def agree(record: dict[str, Any]) -> None:
         record["samples_sha256"] = sha256_bytes(path.read_bytes())
-        record["metrics"]["em"] = {"value": 1 / 64, "n": 64, "k": 1}
+        record["metrics"]["em"] |= {"value": 1 / 64, "k": 1}
         record["metrics"]["f1"]["value"] = 1 / 64
 
     rewrite(folder, agree)

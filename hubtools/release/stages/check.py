@@ -15,6 +15,7 @@ from hubtools.checkpoint.namedbase import other_base
 from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
+from hubtools.evaluation.spec import Cell, Engine, Target
 from hubtools.family.manifest import Member
 from hubtools.hub.diff import ours
 from hubtools.hub.model import RemoteState, RepoPlan
@@ -57,7 +58,7 @@ def check_local(release: Release) -> list[Finding]:
             )
         )
     for suite in table.suites:
-        findings += _caught(lambda suite=suite: planned_protocol(suite, dtype="float32"))  # type: ignore[misc]
+        findings += _caught(lambda suite=suite: planned_protocol(_planned(suite)))  # type: ignore[misc]
     base = release.base_path()
     if base is not None and release.needs_base():
         findings += _caught(lambda: inspect_checkpoint(base))
@@ -73,6 +74,10 @@ def check_local(release: Release) -> list[Finding]:
         findings += _member(release, member)
         findings += _caught_all(lambda member=member: foreseen(release, member), member.id)  # type: ignore[misc]
     return findings
+
+
+def _planned(suite: str) -> Cell:
+    return Cell(Target(""), suite, Engine(), seed=0, out=Path())
 
 
 def _member(release: Release, member: Member) -> Iterator[Finding]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from hubtools.digests import sha256_file, sha256_json, weights_digest
 from hubtools.evaluation.bridge import evaluate, planned_protocol
-from hubtools.evaluation.records import SAMPLES, read_run, run_facts
+from hubtools.evaluation.records import SAMPLES, read_run
+from hubtools.evaluation.run_facts import run_facts
+from hubtools.evaluation.spec import Cell, Engine, Target
 from hubtools.family.manifest import Member
 from hubtools.progress import labelled
 from hubtools.release.context import BASE, Release
@@ -54,23 +56,14 @@ class Evaluate(Stage):
 
     def run(self, release: Release, member: Member, key: str) -> Mapping[str, Any]:
         """Each suite in a child process; a finished run is never done again."""
-        model, adapter, weights = _model(release, member)
-        table = release.family.manifest.evaluation
-        seed, runs, facts = table.seed, [], []
+        _, _, weights = _model(release, member)
+        seed, runs, facts = release.family.manifest.evaluation.seed, [], []
         for suite in _suites(release):
             protocol = _protocol(release, member, suite)
             name = sha256_json([_model_digests(release, member), protocol, seed])[:16]
             out = release.state / "runs" / name
             record = evaluate(
-                suite,
-                model,
-                adapter=adapter,
-                weights=weights,
-                member=member.id,
-                seed=seed,
-                dtype=table.dtype,
-                device=table.device,
-                out=out,
+                _cell(release, member, suite, out),
                 log=release.log(f"evaluate-{member.id}"),
                 progress=labelled(release.progress, f"evaluate {member.id} on {suite}"),
             )
@@ -120,12 +113,20 @@ def _model(release: Release, member: Member) -> tuple[Path, Path | None, str]:
     return folder, None, outputs["weights"]
 
 
-def _protocol(release: Release, member: Member, suite: str) -> dict[str, Any]:
-    model, adapter, _ = _model(release, member)
+def _cell(release: Release, member: Member, suite: str, out: Path = Path()) -> Cell:
+    model, adapter, weights = _model(release, member)
     table = release.family.manifest.evaluation
-    return planned_protocol(
-        suite, dtype=table.dtype, device=table.device, model=model, adapter=adapter
+    return Cell(
+        Target(member.id, weights, model, adapter),
+        suite,
+        Engine(dtype=table.dtype, device=table.device),
+        table.seed,
+        out,
     )
+
+
+def _protocol(release: Release, member: Member, suite: str) -> dict[str, Any]:
+    return planned_protocol(_cell(release, member, suite))
 
 
 def _model_digests(release: Release, member: Member) -> dict[str, Any]:
