@@ -180,7 +180,7 @@ def _ended(wishes: dict[str, Any], error: Exception) -> Any:
 def _arguments(side: dict[str, Any]) -> dict[str, Any]:
     # The key is the proxy's business; litellm wants one all the same.
     shared = {"base_url": side["url"], "api_key": "none", "timeout": 3600}
-    return {**shared, **side["sampling"]}
+    return {**shared, **side["arguments"]}
 
 
 def _words(error: Exception) -> str:
