@@ -13,7 +13,7 @@ from hubtools.evaluation.grid import Grid
 from hubtools.evaluation.protocol import FieldDifference, differences
 from hubtools.evaluation.records import Run
 from hubtools.evaluation.score import MACRO, WHOLE, pooled
-from hubtools.evaluation.statistics import RESAMPLES
+from hubtools.evaluation.statistics import enough
 from hubtools.evaluation.statistics_many import holm, macro_weights
 from hubtools.evaluation.statistics_paired import (
     Difference,
@@ -127,13 +127,32 @@ def against(
     Raises:
         CheckError: as `compare`.
     """
-    made = [compare_repeats(other, baseline, metric, part=part) for other in others]
+    return corrected([compare_repeats(other, baseline, metric, part=part) for other in others])
+
+
+def compared(mine: Sequence[Run], others: Sequence[Sequence[Run]]) -> list[Comparison]:
+    """This checkpoint minus each of the others, in every metric, corrected within the metric.
+
+    Raises:
+        CheckError: as `compare`.
+    """
+    first = mine[0]
+    parts = [WHOLE, MACRO] if first.macro else [WHOLE]
+    return [
+        made
+        for part in parts
+        for metric in first.grids
+        for made in corrected([compare_repeats(mine, o, metric, part=part) for o in others])
+    ]
+
+
+def corrected(made: Sequence[Comparison]) -> list[Comparison]:
+    """Comparisons of one question each with Holm's correction for their number."""
     if len(made) < 2:
-        return made
-    corrected = holm([one.p for one in made])
+        return list(made)
     return [
         replace(one, p_holm=p, within_noise=one.within_noise or p > 1 - one.level)
-        for one, p in zip(made, corrected, strict=True)
+        for one, p in zip(made, holm([one.p for one in made]), strict=True)
     ]
 
 
@@ -144,18 +163,20 @@ def paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
         return None
     trials = min(a.scores.shape[1], b.scores.shape[1])
     means = [item_means(grid, both).tolist() for grid in (a, b)]
-    return paired_difference(*means, trials=trials, seed=seed)
+    return paired_difference(*means, trials=trials, seed=seed, resamples=enough(len(both)))
 
 
 def macro_paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
     """Likewise the difference of the means over categories."""
-    parts = [paired(a.only(name), b.only(name), seed=seed) for name in dict.fromkeys(a.categories)]
+    parts = [paired(a.only(name), b.only(name)) for name in dict.fromkeys(a.categories)]
     both = _both(a, b)
     if not len(both):
         return None
     weights = macro_weights([a.categories[place] for place in both])
     deltas = (item_means(a, both) - item_means(b, both)) * weights
-    return macro_difference([part for part in parts if part], sign_flip(deltas, seed, RESAMPLES))
+    return macro_difference(
+        [part for part in parts if part], sign_flip(deltas, seed, enough(len(both)))
+    )
 
 
 def item_means(grid: Grid, places: np.ndarray) -> np.ndarray:

@@ -152,7 +152,7 @@ def differing_fields(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 def differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[FieldDifference]:
     """The fields in which two protocols differ, by name, with both values in words."""
-    flat_a, flat_b = _flat(a), _flat(b)
+    flat_a, flat_b = flat(a), flat(b)
     absent = object()
     return [
         FieldDifference(name, *_both(flat_a, flat_b, name))
@@ -180,11 +180,12 @@ def _words(value: Any) -> str:
     return "none" if value is None or value == {} else str(value)
 
 
-def _flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted name to value of every field that is no table."""
     fields: dict[str, Any] = {}
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
-            fields |= _flat(item, f"{prefix}{key}.")
+            fields |= flat(item, f"{prefix}{key}.")
         else:
             fields[f"{prefix}{key}"] = item
     return fields

@@ -1,19 +1,34 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from made_runs import column, made_run
 
 from hubtools.errors import CheckError
 from hubtools.evaluation.compare import compare
-from hubtools.evaluation.records import read_run
+from hubtools.evaluation.records import Run
 from hubtools.evaluation.tables import metric_json, metric_tables
 
+RIGHT = {"base": 3, "mi": 5, "r2e": 23}
+"""Of 24 questions, the first so many."""
 
-def test_two_more_right_of_24_is_noise_and_twenty_is_not(runs: dict[str, Path]) -> None:
-    base, mi, r2e = (read_run(runs[name]) for name in ("base", "mi", "r2e"))
+
+@pytest.fixture
+def runs(tmp_path: Path) -> dict[str, Run]:
+    return {member: run_of(tmp_path, member) for member in RIGHT}
+
+
+def run_of(folder: Path, member: str, *, failed: int = 0, questions: int = 24, **how: Any) -> Run:
+    scores = [float(place < RIGHT[member]) for place in range(questions)]
+    answers = column(*[None] * failed, *scores[failed:])
+    return made_run(folder, {"em": answers, "f1": answers}, member=member, **how)
+
+
+def test_two_more_right_of_24_is_noise_and_twenty_is_not(runs: dict[str, Run]) -> None:
+    base, mi, r2e = (runs[name] for name in ("base", "mi", "r2e"))
     small, large = compare(mi, base, "em"), compare(r2e, base, "em")
     assert small.diff == pytest.approx(2 / 24)
     assert small.within_noise
@@ -27,43 +42,47 @@ def test_two_more_right_of_24_is_noise_and_twenty_is_not(runs: dict[str, Path]) 
     assert small.resolvable > small.diff
 
 
-def test_f1_is_compared_too(runs: dict[str, Path]) -> None:
-    assert not compare(read_run(runs["r2e"]), read_run(runs["mi"]), "f1").within_noise
+def test_f1_is_compared_too(runs: dict[str, Run]) -> None:
+    assert not compare(runs["r2e"], runs["mi"], "f1").within_noise
 
 
-def test_other_protocols_are_not_compared_and_the_fields_are_named(runs: dict[str, Path]) -> None:
-    a, b = read_run(runs["mi"]), read_run(runs["base"])
-    other = {**b.protocol, "dtype": "bfloat16", "engine": {"vllm": "0.32"}}
+def test_other_protocols_are_not_compared_and_the_fields_are_named(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
+    other = run_of(tmp_path, "base", dtype="float32", engine={"vllm": "0.32"})
     with pytest.raises(CheckError) as caught:
-        compare(a, replace(b, protocol=other, protocol_id="e" * 64), "em")
+        compare(runs["mi"], other, "em")
     assert caught.value.id == "HT411"
     assert caught.value.message == "mi and base were measured under different protocols"
-    assert caught.value.detail[0] == "They differ in: dtype, engine, engine.vllm."
+    assert caught.value.detail[0] == (
+        "They differ in dtype: bfloat16 against float32; engine.vllm: not stated against 0.32."
+    )
 
 
-def test_other_questions_and_absent_metrics_are_refused(runs: dict[str, Path]) -> None:
-    a, b = read_run(runs["mi"]), read_run(runs["base"])
+def test_other_questions_and_absent_metrics_are_refused(
+    runs: dict[str, Run], tmp_path: Path
+) -> None:
     with pytest.raises(CheckError, match="mi: no metric 'bleu' in this run, only em, f1"):
-        compare(a, b, "bleu")
-    with pytest.raises(CheckError, match="asked different questions"):
-        compare(a, replace(b, samples=b.samples[1:]), "em")
-    failed = tuple({**sample, "failure": "HTTP 500"} for sample in b.samples)
+        compare(runs["mi"], runs["base"], "bleu")
+    with pytest.raises(CheckError, match="asked different questions") as caught:
+        compare(runs["mi"], run_of(tmp_path, "base", questions=23), "em")
+    assert caught.value.id == "HT412"
+    answered_by_one = run_of(tmp_path, "base", failed=23)
+    answered_by_others = made_run(
+        tmp_path, {name: column(*[1.0] * 23, None) for name in ("em", "f1")}, member="mi"
+    )
     with pytest.raises(CheckError, match="no scored question in common"):
-        compare(a, replace(b, samples=failed), "em")
+        compare(answered_by_others, answered_by_one, "em")
 
 
 def test_questions_that_failed_in_either_run_are_left_out_of_the_pairs(
-    runs: dict[str, Path],
+    runs: dict[str, Run], tmp_path: Path
 ) -> None:
-    a, b = read_run(runs["mi"]), read_run(runs["base"])
-    failed = ({**b.samples[0], "failure": "HTTP 500"}, *b.samples[1:])
-    assert compare(a, replace(b, samples=failed), "em").n == 23
+    assert compare(runs["mi"], run_of(tmp_path, "base", failed=1), "em").n == 23
 
 
-def test_one_table_has_one_protocol(runs: dict[str, Path]) -> None:
-    a, b = read_run(runs["mi"]), read_run(runs["base"])
-    other = replace(b, protocol={**b.protocol, "batch_size": 1}, protocol_id="e" * 64)
-    [together] = metric_tables([a, b])
+def test_one_table_has_one_protocol(runs: dict[str, Run], tmp_path: Path) -> None:
+    [together] = metric_tables([runs["mi"], runs["base"]])
     assert together.columns == (
         "checkpoint",
         "suite",
@@ -75,14 +94,17 @@ def test_one_table_has_one_protocol(runs: dict[str, Path]) -> None:
         "failed",
     )
     assert [row[0] for row in together.rows] == ["mi", "base"]
-    assert together.rows[1][1:4] == ("words", "0.125", "0.043–0.310")
-    first, second = metric_tables([a, other, a])
-    assert [row[0] for row in first.rows] == ["mi", "mi"]
-    assert (first.differs, second.differs) == ((), ("batch_size",))
+    assert together.rows[1][1:4] == ("made", "0.125", "0.043–0.310")
+    other = run_of(tmp_path, "base", batch_size=1)
+    first, second = metric_tables([runs["mi"], other, runs["r2e"]])
+    assert [row[0] for row in first.rows] == ["mi", "r2e"]
+    assert first.differs == ()
+    assert [str(found) for found in second.differs] == ["batch_size: not stated against 1"]
 
 
-def test_figures_as_json_have_n_and_interval(runs: dict[str, Path]) -> None:
-    figures = json.loads(json.dumps(metric_json(read_run(runs["base"]))))
-    assert figures["em"]["k"] == 3
+def test_figures_as_json_have_n_and_interval(tmp_path: Path) -> None:
+    run = made_run(tmp_path, {"em": column(1, 0, 0), "f1": column(1, 0.4, 0)})
+    figures = json.loads(json.dumps(metric_json(run)))
+    assert figures["em"]["k"] == 1
     assert figures["em"]["interval"]["method"] == "Wilson"
     assert figures["f1"]["interval"]["method"] == "bootstrap"

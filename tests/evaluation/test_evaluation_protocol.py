@@ -60,9 +60,11 @@ def test_what_decides_a_figure_is_in_the_protocol() -> None:
     assert {".".join(path) for path in leaves(made())} == {
         *("version", "trials", "failures", "backend", "dtype", "device", "batch_size"),
         *("harness.name", "harness.version", "reducer"),
-        *("suite.id", "suite.version", "suite.items_sha256", "suite.n", "extractor", "scorers"),
+        *("suite.id", "suite.version", "suite.items_sha256", "suite.ids_sha256", "suite.n"),
+        *(f"suite.categories.{c}" for c in ("closed", "country", "element", "exception", "http")),
+        *("extractor.em", "extractor.f1", "scorers.em", "scorers.f1", "agent.kind"),
         *("prompt.with_context", "prompt.without_context", "prompt.chat_template"),
-        *("sampling.max_new_tokens", "sampling.temperature"),
+        *("sampling.max_new_tokens", "sampling.temperature", "sampling.top_p", "sampling.stop"),
         *("engine.torch", "engine.transformers"),
     }
 
@@ -127,8 +129,11 @@ def test_a_suite_with_metrics_agent_and_sampling_fills_the_keys() -> None:
 
 def test_planning_loads_no_engine(tmp_path: Path) -> None:
     code = (
-        "import sys; from hubtools.evaluation.bridge import planned_protocol;"
-        "print(planned_protocol('short_qa', dtype='float32')['engine']['torch']);"
+        "import sys; from pathlib import Path;"
+        "from hubtools.evaluation.bridge import planned_protocol;"
+        "from hubtools.evaluation.spec import Cell, Engine, Target;"
+        "cell = Cell(Target('m', model=Path('.')), 'short_qa', Engine(), 0, Path('.'));"
+        "print(planned_protocol(cell)['engine']['torch']);"
         "sys.exit(bool({'torch', 'transformers', 'peft', 'httpx'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import column, drawn, made_run
+
+from hubtools.evaluation.tables import metric_json, metric_tables
+
+
+def test_runs_of_one_protocol_share_a_table_and_the_others_name_what_differs(
+    tmp_path: Path,
+) -> None:
+    """Base and checkpoint, each with and without the nudge: two tables of two."""
+    scores = {"em": column(1, 0, 1, 0)}
+    nudged = {"text": "{question}", "nudge": "Final answer:"}
+    runs = [
+        made_run(tmp_path, scores, member=member, prompt=prompt)
+        for prompt in ({"text": "{question}"}, nudged)
+        for member in ("base", "r2e")
+    ]
+    plain, with_nudge = metric_tables(runs)
+    assert [row[0] for row in plain.rows] == [row[0] for row in with_nudge.rows] == ["base", "r2e"]
+    assert plain.differs == ()
+    assert [str(d) for d in with_nudge.differs] == [
+        "prompt.nudge: not stated against Final answer:"
+    ]
+    assert with_nudge.notes[0] == (
+        "not comparable with the first table, which has another protocol:"
+        " prompt.nudge: Final answer: here, not stated there"
+    )
+
+
+def test_a_macro_suite_shows_macro_micro_and_parts_with_their_own_sizes(tmp_path: Path) -> None:
+    ems = column(*[1.0] * 2, *[0.0] * 6, 1.0, 1.0)
+    run = made_run(
+        tmp_path,
+        {"em": ems},
+        categories=["nq"] * 8 + ["bamboogle"] * 2,
+        average="macro",
+        limit=8,
+    )
+    [table] = metric_tables([run])
+    assert table.columns == (
+        *("checkpoint", "suite", "macro em", "macro em 95%", "micro em", "nq", "bamboogle"),
+        *("n", "failed"),
+    )
+    [row] = table.rows
+    assert (row[2], row[4:]) == ("0.625", ("0.400", "0.250", "1.000", "10", "0"))
+    assert "questions: nq 8, bamboogle 2" in table.notes
+    assert "bamboogle has 2 questions; 8 were asked for" in table.notes
+    assert run.macro["em"]["value"] == 0.625
+
+
+@pytest.mark.parametrize(
+    ("seeds", "shown"),
+    [
+        ([1], "0.500"),
+        ([1, 2], "0.500 and 0.250"),
+        ([1, 2, 3], "0.500 (SD 0.250 of 3 runs)"),
+        ([1, 4], "0.500 (2 equal runs)"),
+    ],
+)
+def test_repeats_share_a_row_and_no_plus_minus_goes_without_its_kind(
+    tmp_path: Path, seeds: list[int], shown: str
+) -> None:
+    by_seed = {1: (1, 1, 0, 0), 2: (1, 0, 0, 0), 3: (1, 1, 1, 0), 4: (0, 0, 1, 1)}
+    runs = [made_run(tmp_path, {"em": column(*by_seed[seed])}, seed=seed) for seed in seeds]
+    [table] = metric_tables([*runs, runs[0]])  # the same run twice counts once
+    [row] = table.rows
+    assert row[2] == shown
+    assert "±0" not in " ".join((*row, *table.notes))
+    low, high = map(float, row[3].split("–"))
+    assert low < 0.5 < high
+
+
+def test_other_weights_under_the_same_name_are_another_row(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, {"em": column(1, 0)}, weights=digest) for digest in ("aa", "bb")]
+    [table] = metric_tables(runs)
+    assert [row.runs[0].weights for row in table.lines] == ["aa", "bb"]
+
+
+def test_a_small_suite_says_what_it_cannot_show(tmp_path: Path) -> None:
+    one = made_run(tmp_path, {"em": drawn(1, 64, 1)})
+    [alone] = metric_tables([one])
+    assert [note for note in alone.notes if "cannot be seen" in note] == [
+        "64 questions: differences below 0.23 cannot be seen"  # 2.8 √(2 · 0.33 · 0.67 / 64)
+    ]
+    [two] = metric_tables([one, made_run(tmp_path, {"em": drawn(2, 64, 1)}, member="mi")])
+    [note] = [note for note in two.notes if "cannot be seen" in note]
+    assert (
+        note
+        == f"64 questions: differences below {two.comparisons[0].resolvable:.2f} cannot be seen"
+    )
+
+
+def test_the_floor_stands_in_every_table_and_flags_what_it_explains(tmp_path: Path) -> None:
+    """A policy that refuses everything scores 6 of 20: 0.30 with a model shows nothing."""
+    refusing = column(*[1.0] * 6, *[0.0] * 14)
+    floor = made_run(tmp_path, {"em": refusing}, member="refuse", backend="policy", dtype=None)
+    weak = made_run(tmp_path, {"em": drawn(3, 20, 4)}, member="base")
+    strong = made_run(tmp_path, {"em": [[1.0] * 4] * 18 + [[0.0] * 4] * 2}, member="r2e")
+    other = made_run(tmp_path, {"em": refusing}, member="mi", dtype="float32")
+    first, second = metric_tables([weak, floor, strong, other])
+    assert [row.label for row in first.lines] == ["base", "r2e", "refuse (floor)"]
+    assert [row.label for row in second.lines] == ["mi", "refuse (floor)"]
+    assert [row.near_floor for row in first.lines] == [("em",), (), ()]
+    assert first.rows[0][3].endswith(", holds the floor")
+    assert "base: em cannot be told from the floor" in first.notes
+    assert len([note for note in first.notes if "told from the floor" in note]) == 1
+
+
+def test_failures_are_counted_and_both_conventions_given(tmp_path: Path) -> None:
+    run = made_run(tmp_path, {"em": column(1, 0, 1, None)})
+    [table] = metric_tables([run])
+    assert table.rows[0][2:] == ("0.667", table.rows[0][3], "3", "1")
+    assert (
+        "base: 1 of 4 samples failed (infrastructure 1); em 0.667 without them,"
+        " 0.500 with them as 0" in table.notes
+    )
+
+
+def test_tiers_passes_and_what_is_missing_are_said(tmp_path: Path) -> None:
+    scores = {"em": [[1.0, 1.0, 0.0, 0.0]] * 3}
+    run = made_run(tmp_path, scores, tiers=[1, 2, 2], status="external", missing=["served model"])
+    [table] = metric_tables([run])
+    assert table.rows[0][0] == "base (external)"
+    assert "base (external): answers by tier of the extractor: 1 4, 2 8" in table.notes
+    assert (
+        "base (external): em pass@2 0.833, pass@4 1.000, pass^2 0.167, pass^4 0.000" in table.notes
+    )
+    assert "base (external): not recorded: served model" in table.notes
+
+
+def test_sisters_are_compared_with_the_base_under_holm_and_the_best_is_disclosed(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        made_run(tmp_path, {"em": drawn(seed, 60, 2, better)}, member=member)
+        for seed, (member, better) in enumerate(
+            {"mi": 0.0, "base": 0.0, "r2e": 0.4, "cot": 0.0}.items()
+        )
+    ]
+    [table] = metric_tables(runs, best=True)
+    assert [(made.a, made.b) for made in table.comparisons] == [
+        ("mi", "base"),
+        ("r2e", "base"),
+        ("cot", "base"),
+    ]
+    mi, r2e, _ = table.comparisons
+    assert not r2e.within_noise
+    assert mi.within_noise
+    assert r2e.p_holm == pytest.approx(3 * r2e.p)
+    assert "p corrected by Holm for 3 comparisons with base on each metric" in table.notes
+    assert table.selection is not None
+    assert table.selection.of == 4
+    [said] = [note for note in table.notes if note.startswith("best on")]
+    assert said.startswith("best on em: r2e, picked from 4; it lies ")
+    assert not [note for note in metric_tables(runs)[0].notes if note.startswith("best")]
+
+
+def test_two_checkpoints_need_no_correction(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, {"em": column(1, 0)}, member=member) for member in ("base", "mi")]
+    [table] = metric_tables(runs)
+    assert [made.p_holm for made in table.comparisons] == [None]
+    assert not [note for note in table.notes if "Holm" in note]
+
+
+def test_json_and_markdown_say_the_same_as_the_terminal(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, {"em": drawn(1, 20, 4), "f1": drawn(2, 20, 4)}, member=member)
+        for member in ("base", "a|b")
+    ]
+    [table] = metric_tables(runs, best=True)
+    plain = json.loads(json.dumps(table.to_json(), allow_nan=False))
+    [base, _] = plain["rows"]
+    assert f"{base['figures']['all']['em']['value']:.3f}" == table.rows[0][2]
+    assert base["figures"]["all"]["em"]["pass^4"]["value"] <= base["figures"]["all"]["em"]["value"]
+    assert plain["notes"] == list(table.notes)
+    assert plain["comparisons"][0]["metric"] == "em"
+    lines = table.markdown().splitlines()
+    assert lines[0].count("|") == lines[2].count("|") == len(table.columns) + 1
+    assert lines[3].startswith("| a\\|b | made |")
+    assert metric_json(runs[0])["em"] == base["figures"]["all"]["em"]
