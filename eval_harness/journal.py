@@ -28,10 +28,16 @@ Entry = Mapping[str, Any]
 
 
 def encode(entry: Entry) -> bytes:
-    """One JSON line as a frame of its own, with a checksum."""
-    # ASCII: a server may send half a surrogate pair
-    line = json.dumps(entry, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(line)
+    """One JSON line as a frame of its own, with a checksum.
+
+    Numbers that JSON does not have, as in a server's `"logprob": -Infinity`, become text.
+    """
+    try:
+        # ASCII: a server may send half a surrogate pair
+        line = json.dumps(entry, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        line = json.dumps(json.loads(json.dumps(entry), parse_constant=str), separators=(",", ":"))
+    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(line.encode())
 
 
 def decode(frame: bytes) -> dict[str, Any]:

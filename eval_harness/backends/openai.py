@@ -113,7 +113,7 @@ class OpenAIBackend:
             return self._failed(response)
         try:
             data = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             return Reply(None, failure="the response is not JSON", failure_kind="infrastructure")
         return _reply(data)
 

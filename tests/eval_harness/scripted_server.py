@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+CUT = 0
+"""A status at which the connection is cut without an answer."""
+
 Answer = tuple[int, dict[str, str], bytes]
 
 
@@ -42,13 +45,17 @@ def serving(
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            question = body["messages"][-1]["content"]
+            chat = self.path == "/v1/chat/completions"
+            question = body["messages"][-1]["content"] if chat else body["prompt"]
             with guard:
                 requests.append(body)
                 attempts[question] = attempts.get(question, 0) + 1
                 attempt = attempts[question]
             status, headers, data = script(question, attempt, dict(self.headers))
-            if self.path != "/v1/chat/completions":
+            if status == CUT:
+                self.close_connection = True
+                return
+            if self.path not in ("/v1/chat/completions", "/v1/completions"):
                 status, headers, data = fails(404, "no such path")
             self.send_response(status)
             for name, value in headers.items():

@@ -1,14 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import time
 from typing import Any
 
 import pytest
-from scripted_server import Answer, fails, says, serving
+from scripted_server import CUT, Answer, fails, says, serving
 
 from eval_harness.backends.openai import OpenAIBackend, public_url
 from eval_harness.chat import Reply, Request
+from eval_harness.chat_template import ChatTemplate
 from eval_harness.errors import HarnessError
 
 
@@ -121,6 +124,110 @@ def test_no_server_is_said_after_retries_without_credentials_in_the_address() ->
     assert caught.value.where == f"http://127.0.0.1:{port}/v1/"
     assert "pw" not in str(backend.describe())
     assert public_url("https://a:b@host:8/v1?x=1#y") == "https://host:8/v1"
+
+
+def test_a_cut_connection_is_tried_again_and_then_fails_its_sample() -> None:
+    def script(question: str, attempt: int, _: dict) -> Answer:
+        return says("ok") if question == "a" or attempt == 3 else (CUT, {}, b"")
+
+    with serving(script) as (url, _):
+        backend = OpenAIBackend(url, "m", concurrency=4, pause=0.01)
+
+        async def three() -> list[Reply]:
+            first = await backend.ask_all([chat("a")])
+            return first + await answered(backend, chat("b"))
+
+        replies = asyncio.run(three())
+    assert [reply.text for reply in replies] == ["ok", "ok"]
+
+    def gone(question: str, attempt: int, _: dict) -> Answer:
+        return says("ok") if question == "a" else (CUT, {}, b"")
+
+    with serving(gone) as (url, _):
+        backend = OpenAIBackend(url, "m", concurrency=3, pause=0.001)
+
+        async def four() -> list[Reply]:
+            first = await backend.ask_all([chat("a")])
+            for question in "bc":
+                first += await backend.ask_all([chat(question)])
+            with pytest.raises(HarnessError, match="does not answer") as caught:
+                await answered(backend, chat("d"))
+            assert caught.value.kind == "unreachable"
+            return first
+
+        replies = asyncio.run(four())
+    assert [reply.failure_kind for reply in replies] == ["", "infrastructure", "infrastructure"]
+    assert "connection was lost" in replies[1].failure
+
+
+def test_a_server_that_hangs_fails_its_sample() -> None:
+    def script(question: str, *_: object) -> Answer:
+        if question == "slow":
+            time.sleep(0.5)
+        return says("ok")
+
+    with serving(script) as (url, requests):
+        backend = OpenAIBackend(url, "m", timeout=0.1, pause=0.001)
+        replies = asyncio.run(answered(backend, chat("a"), chat("slow")))
+    assert replies[0].text == "ok"
+    assert (replies[1].failure, replies[1].failure_kind) == (
+        *("no answer in time: ReadTimeout", "infrastructure"),
+    )
+    assert sum(body["messages"][0]["content"] == "slow" for body in requests) == 5
+
+
+def test_retry_after_is_waited_for() -> None:
+    def script(question: str, attempt: int, _: dict) -> Answer:
+        return fails(429, retry_after="1") if attempt == 1 else says("ok")
+
+    begin = time.monotonic()
+    [reply], _ = ask(script, "a")
+    assert reply.text == "ok"
+    assert time.monotonic() - begin >= 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (fails(400, "This model's maximum context length is 2048 tokens"), "context"),
+        (fails(400, "no such parameter"), "refused"),
+        (fails(500), "infrastructure"),
+        (says(None), "no_text"),
+        ((200, {}, b"[" * 100_000), "infrastructure"),
+    ],
+)
+def test_failures_have_a_kind(answer: Answer, kind: str) -> None:
+    [reply], _ = ask(lambda *_: answer, "a")
+    assert (reply.text, reply.failure_kind) == (None, kind)
+
+
+def test_reasoning_without_an_answer_is_a_failure_and_kept() -> None:
+    message = {"role": "assistant", "content": None, "reasoning": "Let me think"}
+    choice = {"message": message, "finish_reason": "length"}
+    [reply], _ = ask(lambda *_: says("", choices=[choice]), "a")
+    assert (reply.text, reply.finish, reply.failure_kind) == (None, "length", "no_text")
+    assert reply.raw is not None
+    assert reply.raw["choices"][0]["message"]["reasoning"] == "Let me think"
+
+
+def test_tools_are_rendered_here_and_no_parser_touches_the_text() -> None:
+    text = '<tool_call>{"name": "finish"}</tool_call>\nFinal answer: Paris'
+    template = ChatTemplate({"default": "{{ tools | tojson }}|{{ messages[0].content }}"}, {})
+    tool = {"type": "function", "function": {"name": "finish"}}
+    request = chat("Where?", tools=(tool,), stop=("</answer>",), top_p=0.9)
+    script = lambda *_: says("", choices=[{"text": text, "finish_reason": "stop"}])  # noqa: E731
+    with serving(script) as (url, requests):
+        backend = OpenAIBackend(url, "m", template=template, keeps_stop=True)
+        [reply] = asyncio.run(answered(backend, request))
+        with pytest.raises(HarnessError, match="no chat template is known") as caught:
+            asyncio.run(answered(OpenAIBackend(url, "m"), request))
+    assert caught.value.kind == "bad_suite"
+    assert reply.text == text
+    [body] = requests
+    assert body["prompt"] == f"{json.dumps([tool])}|Where?"
+    assert "messages" not in body
+    assert (body["add_special_tokens"], body["include_stop_str_in_output"]) == (False, True)
+    assert (body["stop"], body["top_p"]) == (["</answer>"], 0.9)
 
 
 def test_an_address_that_is_none_is_said() -> None:
