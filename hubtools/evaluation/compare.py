@@ -12,7 +12,7 @@ from hubtools.errors import CheckError
 from hubtools.evaluation.grid import Grid
 from hubtools.evaluation.protocol import FieldDifference, differences
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.score import MACRO, WHOLE, pooled
+from hubtools.evaluation.score import MACRO, WHOLE, pooled, scores
 from hubtools.evaluation.statistics import enough
 from hubtools.evaluation.statistics_many import holm, macro_weights
 from hubtools.evaluation.statistics_paired import (
@@ -20,6 +20,7 @@ from hubtools.evaluation.statistics_paired import (
     macro_difference,
     paired_difference,
     sign_flip,
+    unpaired_difference,
 )
 
 
@@ -102,7 +103,9 @@ def compare_repeats(
         if metric not in run.metrics:
             known = ", ".join(run.metrics)
             raise _no(f"{run.member}: no metric {metric!r} in this run, only {known}", run)
-        if run.grids[metric].items != one.grids[metric].items:
+        if metric not in run.grids:
+            raise _no(f"{run.member}: figures alone, no samples to pair", run)
+        if metric in one.grids and run.grids[metric].items != one.grids[metric].items:
             raise _no(f"{one.member} and {run.member} were asked different questions", run)
     difference = macro_paired if part == MACRO else paired
     found = difference(pooled(a, metric), pooled(b, metric), seed=seed)
@@ -233,7 +236,7 @@ def explain(a: Run, b: Run) -> Explanation:
         try:
             comparisons.append(compare(a, b, metric))
         except CheckError as error:
-            reasons.append(f"{metric}: {error.message}")
+            reasons += [f"{metric}: {error.message}", *_unpaired(a, b, metric)]
     return Explanation(
         a=a.member,
         b=b.member,
@@ -265,6 +268,23 @@ def _reasons(a: Run, b: Run) -> list[str]:
     if a.weights and a.weights == b.weights:
         reasons.append("the weights are the same: what differs is chance")
     return reasons
+
+
+def _unpaired(a: Run, b: Run, metric: str) -> list[str]:
+    """What the figures alone say, where nothing can be paired."""
+    intervals = [
+        score.interval
+        for run in (a, b)
+        for score in scores([run])
+        if (score.metric, score.part) == (metric, WHOLE) and score.interval is not None
+    ]
+    if len(intervals) < 2:
+        return []
+    found = unpaired_difference(*intervals)
+    return [
+        f"{metric}: {a.member} - {b.member} = {found.diff:+.3f} ({found.low:+.3f} to"
+        f" {found.high:+.3f}), unpaired: wider than pairs of the same questions would be"
+    ]
 
 
 def _p(p: float) -> str:

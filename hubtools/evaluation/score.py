@@ -89,13 +89,23 @@ def scores(runs: Sequence[Run]) -> list[Score]:
         ValueError: the runs have other items.
     """
     found = []
-    for metric in runs[0].grids:
-        grids = [run.grids[metric] for run in runs]
-        if all(grid.n for grid in grids):
+    for metric in metric_names(runs[0]):
+        if all(has_samples(run, metric) for run in runs):
+            grids = [run.grids[metric] for run in runs]
             found += _measured(metric, grids, macro_too=is_macro(runs[0]))
         else:
             found.append(_told(metric, [run.metrics[metric] for run in runs]))
     return found
+
+
+def metric_names(run: Run) -> list[str]:
+    """Metrics in the suite's order; of a run that was only reported, as it tells them."""
+    return list(run.grids or run.metrics)
+
+
+def has_samples(run: Run, metric: str) -> bool:
+    """Whether the scores behind a figure are there, and not the figure alone."""
+    return metric in run.grids and run.grids[metric].n > 0
 
 
 def is_macro(run: Run) -> bool:

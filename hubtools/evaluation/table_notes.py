@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubtools.evaluation.compare import item_means
-from hubtools.evaluation.score import MACRO, WHOLE, Score, pooled
+from hubtools.evaluation.score import MACRO, WHOLE, Score, has_samples, pooled
 from hubtools.evaluation.statistics_many import Selection, macro_weights, selection
 from hubtools.evaluation.statistics_paired import unpaired_difference
 
@@ -42,7 +42,7 @@ def picked(table: MetricTable) -> Selection | None:
     grids = [
         pooled(row.runs, table.metrics[0])
         for row in table.lines
-        if not row.floor and row.score(table.metrics[0])
+        if not row.floor and all(has_samples(run, table.metrics[0]) for run in row.runs)
     ]
     if len(grids) < 2 or any(grid.items != grids[0].items for grid in grids):
         return None

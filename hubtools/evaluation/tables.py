@@ -10,7 +10,15 @@ from typing import Any
 from hubtools.evaluation.compare import Comparison, against
 from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.score import MACRO, WHOLE, Score, is_macro, scores
+from hubtools.evaluation.score import (
+    MACRO,
+    WHOLE,
+    Score,
+    has_samples,
+    is_macro,
+    metric_names,
+    scores,
+)
 from hubtools.evaluation.statistics_many import Selection
 from hubtools.evaluation.table_notes import notes, picked
 
@@ -169,14 +177,15 @@ def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> Met
     lines = [_row(list(runs)) for runs in _repeats(group)]
     below = [_row(list(runs), floor=True) for runs in _repeats(floors)]
     lines = [replace(row, near_floor=_near(row, below, headline)) for row in lines]
-    metrics = tuple(first.grids)
+    metrics = tuple(metric_names(first))
     parts = [s.part for s in lines[0].scores if s.metric == metrics[0]]
     base = next((row for row in lines if row.runs[0].member == baseline), lines[0])
-    others = [row.runs for row in lines if row is not base and row.runs[0].grids[metrics[0]].n]
+    known = [row for row in lines if all(has_samples(run, metrics[0]) for run in row.runs)]
+    others = [row.runs for row in known if row is not base]
     comparisons = [
         made
         for metric in metrics
-        if others and base.runs[0].grids[metric].n
+        if others and base in known
         for made in against(base.runs, others, metric, part=headline)
     ]
     return MetricTable(

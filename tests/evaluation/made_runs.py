@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from eval_harness.record import write_run
+from eval_harness.record import SAMPLES, write_json, write_run
 from hubtools.evaluation.protocol import build_protocol, protocol_id
 from hubtools.evaluation.records import Run, read_run
 
@@ -49,6 +50,16 @@ def made_run(
         target, _samples(scores, categories, tiers), record, metrics=list(scores), average=average
     )
     return read_run(target)
+
+
+def told_run(folder: Path, k: int, n: int, *, member: str) -> Run:
+    """A run of which only k of n is reported, under the protocol of `made_run`."""
+    run = made_run(folder, {"em": column(*[1.0] * k, *[0.0] * (n - k))}, member=member)
+    record = json.loads(run.path.read_bytes())
+    record |= {"status": "reported", "samples_sha256": None}
+    write_json(run.path, record)
+    run.path.with_name(SAMPLES).unlink()
+    return read_run(run.path)
 
 
 def drawn(seed: int, items: int, trials: int, better: float = 0.0) -> list[list[float | None]]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made_runs import column, drawn, made_run
+from made_runs import column, drawn, made_run, told_run
 
 from hubtools.evaluation.compare import against, compare, compare_repeats, explain
 
@@ -111,3 +111,15 @@ def test_a_metric_of_one_side_is_left_out(tmp_path: Path) -> None:
     b = made_run(tmp_path, {"em": column(1, 1)}, member="mi")
     assert [made.metric for made in explain(a, b).comparisons] == ["em"]
     assert explain(a, replace(b, metrics={}, grids={})).comparable is False
+
+
+def test_figures_alone_are_compared_unpaired_and_never_tested(tmp_path: Path) -> None:
+    measured = made_run(tmp_path, {"em": column(*[1.0] * 12, *[0.0] * 8)})
+    told = told_run(tmp_path, 5, 20, member="r2e")
+    found = explain(measured, told)
+    assert not found.comparable
+    assert "em: r2e: figures alone, no samples to pair" in found.reasons
+    assert found.reasons[-1] == (
+        "em: base - r2e = +0.350 (+0.044 to +0.578), unpaired:"
+        " wider than pairs of the same questions would be"
+    )

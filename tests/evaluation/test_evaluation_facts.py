@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_runs import column, made_run
+from made_runs import column, made_run, told_run
 
 from hubtools.errors import CheckError
 from hubtools.evaluation.records import Run
@@ -54,6 +54,13 @@ def test_what_nobody_here_measured_says_who_did(tmp_path: Path, status: str) -> 
     for fact in run_facts(run, path_in_facts="x"):
         assert fact.status == status
         assert fact.source.quote.startswith("made 3: ")
+
+
+def test_a_figure_without_samples_keeps_k_of_n_and_its_words(tmp_path: Path) -> None:
+    em = run_facts(told_run(tmp_path, 24, 80, member="r2e"), path_in_facts="x")[0]
+    assert (em.id, em.status, em.value, em.k, em.n) == ("eval.made.em", "reported", 0.3, 24, 80)
+    assert em.spread is not None
+    assert em.spread.method == "Wilson"
 
 
 def test_trials_make_the_interval_one_by_item(tmp_path: Path) -> None:

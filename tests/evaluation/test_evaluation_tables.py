@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from made_runs import column, drawn, made_run
+from made_runs import column, drawn, made_run, told_run
 
 from hubtools.evaluation.tables import metric_json, metric_tables
 
@@ -183,3 +183,15 @@ def test_json_and_markdown_say_the_same_as_the_terminal(tmp_path: Path) -> None:
     assert lines[0].count("|") == lines[2].count("|") == len(table.columns) + 1
     assert lines[3].startswith("| a\\|b | made |")
     assert metric_json(runs[0])["em"] == base["figures"]["all"]["em"]
+
+
+def test_reported_figures_stand_beside_measured_ones_and_are_named(tmp_path: Path) -> None:
+    told = told_run(tmp_path, 5, 20, member="r2e")
+    runs = [made_run(tmp_path, {"em": drawn(1, 20, 1)}), told]
+    [table] = metric_tables(runs, best=True)
+    assert table.rows[1][0] == "r2e (reported)"
+    assert table.rows[1][2:] == ("0.250", "0.112–0.469", "20", "0")
+    assert table.comparisons == ()
+    assert table.selection is None
+    [alone] = metric_tables([told])
+    assert alone.metrics == ("em",)
