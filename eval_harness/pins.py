@@ -10,7 +10,6 @@ import json
 import os
 import re
 import tempfile
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -65,8 +64,9 @@ def pin(
     from dataclasses import replace
 
     from eval_harness.datasets import dataset_parts, fetch, read_part
+    from eval_harness.suite import suite_table
 
-    dataset = tomllib.loads(suite.read_text(encoding="utf-8")).get("dataset")
+    dataset = suite_table(suite)[0].get("dataset")
     if dataset is None:
         raise HarnessError(
             "bad_suite",

@@ -46,14 +46,10 @@ def load_suite(name: str | Path, *, accept_unpinned: bool = False) -> Suite:
         HarnessError: `unknown_suite`; `bad_suite`, with file and line where there is one;
             `unpinned` or `bad_dataset` where the questions come from the Hub.
     """
-    path = _find(name)
+    path = suite_file(name)
+    data, folder = suite_table(path)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise _bad(f"cannot be read: {error}", path) from error
-    _known(data, _KEYS, path)
-    try:
-        suite = _suite(data, path, accept_unpinned)
+        suite = _suite(data, folder / path.name, accept_unpinned)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         missing = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise _bad(missing, path) from error
@@ -61,7 +57,38 @@ def load_suite(name: str | Path, *, accept_unpinned: bool = False) -> Suite:
     return suite
 
 
-def _find(name: str | Path) -> Path:
+def suite_table(path: Path) -> tuple[dict[str, Any], Path]:
+    """What a `suite.toml` says, and the folder that its items and corpus lie in.
+
+    With `extends = "NAME"` the bundled suite of that name gives every table and value that the
+    file does not, and the folder; tables of both are joined key by key.
+
+    Raises:
+        HarnessError: `bad_suite` or `unknown_suite`.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _bad(f"cannot be read: {error}", path) from error
+    name = data.pop("extends", None)
+    _known(data, _KEYS, path)
+    if name is None:
+        return data, path.parent
+    if name not in suite_names():
+        raise _bad(f"extends {name!r}, which is no bundled suite", path)
+    base, folder = suite_table(SUITES / str(name) / "suite.toml")
+    for key, value in data.items():
+        joined = isinstance(value, dict) and isinstance(base.get(key), dict)
+        base[key] = base[key] | value if joined else value
+    return base, folder
+
+
+def suite_file(name: str | Path) -> Path:
+    """The `suite.toml` of a bundled suite, or of one given by its path.
+
+    Raises:
+        HarnessError: `unknown_suite`.
+    """
     path = Path(name)
     if path.is_file():
         return path

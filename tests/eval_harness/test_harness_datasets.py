@@ -72,7 +72,8 @@ def load(dataset: dict[str, Any], hub: LocalHub, pins: Path, **more: Any) -> Loa
 
 
 def suite(folder: Path, dataset: dict[str, Any]) -> Path:
-    lines = ["[dataset]", f'repo = "{dataset["repo"]}"', f'revision = "{dataset["revision"]}"']
+    lines = ["schema = 2", "[dataset]"]
+    lines += [f"{key} = {json.dumps(dataset[key])}" for key in ("repo", "revision")]
     for part in dataset["parts"]:
         lines += ["[[dataset.parts]]", *(f"{key} = {json.dumps(part[key])}" for key in part)]
     path = folder / "suite.toml"

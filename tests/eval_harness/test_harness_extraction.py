@@ -87,9 +87,9 @@ def test_the_two_extractors_of_search_r1_differ() -> None:
 )
 @pytest.mark.parametrize("rule", EXTRACTORS)
 def test_a_model_that_repeats_itself_is_extracted_in_linear_time(rule: str, piece: str) -> None:
-    begin = time.perf_counter()
+    begin = time.process_time()
     extract(rule, piece * 100_000, piece * 100_000)
-    assert time.perf_counter() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @given(

@@ -16,6 +16,11 @@ from eval_harness.suites.short_qa import build
 
 ITEMS = [json.loads(line) for line in build.ITEMS.read_text(encoding="utf-8").splitlines()]
 
+NAMES = [
+    "short_qa",
+    *(f"sr1_7bench{kind}" for kind in ("", "-fixture", "-fixture-tools", "-tools")),
+]
+
 
 def test_items_are_what_the_packages_give_today() -> None:
     assert build.ITEMS.read_text(encoding="utf-8") == build.rendered()
@@ -23,7 +28,7 @@ def test_items_are_what_the_packages_give_today() -> None:
 
 def test_there_are_enough_items_and_the_manifest_names_them() -> None:
     suite = load_suite("short_qa")
-    assert suite_names() == ["short_qa", "sr1_7bench", "sr1_7bench-fixture"]
+    assert suite_names() == NAMES
     assert len(suite.items) == 64
     assert [item.id for item in suite.items] == [item["id"] for item in ITEMS]
     assert len({(item.question, item.context) for item in suite.items}) == 64
@@ -132,9 +137,7 @@ def test_an_unfillable_prompt_and_an_unknown_name_are_refused(tmp_path: Path) ->
     with pytest.raises(HarnessError) as caught:
         load_suite("short_q")
     assert caught.value.kind == "unknown_suite"
-    assert caught.value.next == (
-        "choose one of: short_qa, sr1_7bench, sr1_7bench-fixture, or give a path"
-    )
+    assert caught.value.next == f"choose one of: {', '.join(NAMES)}, or give a path"
 
 
 def test_the_digest_follows_what_is_asked_and_not_the_words_about_it(tmp_path: Path) -> None:
@@ -144,3 +147,34 @@ def test_the_digest_follows_what_is_asked_and_not_the_words_about_it(tmp_path: P
     renumbered = load_suite(write_suite(tmp_path / "d" / "words", 4, version="2"))
     assert plain.digest == retitled.digest
     assert len({plain.digest, longer.digest, renumbered.digest}) == 3
+
+
+def test_a_suite_may_extend_a_bundled_one(tmp_path: Path) -> None:
+    base = load_suite("sr1_7bench-fixture")
+    path = tmp_path / "suite.toml"
+    head = 'extends = "sr1_7bench-fixture"\nschema = 2\nid = "mine"\n'
+    path.write_text(f"{head}[agent]\ntopk = 5\n")
+    mine = load_suite(path)
+    assert (mine.id, mine.base, mine.items) == ("mine", base.base, base.items)
+    assert mine.agent == {**base.agent, "topk": 5}
+    assert mine.digest != base.digest
+    path.write_text(head.replace("sr1_7bench-fixture", str(tmp_path)))
+    with pytest.raises(HarnessError, match="no bundled suite"):
+        load_suite(path)
+    path.write_text(f"{head}agents = 1\n")
+    with pytest.raises(HarnessError, match="unknown key 'agents'; did you mean 'agent'"):
+        load_suite(path)
+
+
+def test_calls_and_tags_are_two_suites_over_the_same_questions() -> None:
+    tags, calls = load_suite("sr1_7bench-fixture"), load_suite("sr1_7bench-fixture-tools")
+    assert tags.items == calls.items
+    changed = {k for k, v in tags.identity().items() if calls.identity()[k] != v}
+    assert changed == {"id", "agent", "prompt"}
+
+
+def test_a_benchmark_without_pins_needs_consent() -> None:
+    for name in ("sr1_7bench", "sr1_7bench-tools"):
+        with pytest.raises(HarnessError, match="not pinned") as caught:
+            load_suite(name)
+        assert caught.value.kind == "unpinned"
