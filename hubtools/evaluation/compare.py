@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -232,9 +233,10 @@ def explain(a: Run, b: Run) -> Explanation:
     differing = tuple(differences(a.protocol, b.protocol))
     comparable = a.protocol_id == b.protocol_id and bool(shared)
     comparisons: list[Comparison] = []
-    for metric in shared if comparable else ():
+    parts = [MACRO, WHOLE] if a.macro and b.macro else [WHOLE]
+    for metric, part in itertools.product(shared if comparable else (), parts):
         try:
-            comparisons.append(compare(a, b, metric))
+            comparisons.append(compare_repeats([a], [b], metric, part=part))
         except CheckError as error:
             reasons += [f"{metric}: {error.message}", *_unpaired(a, b, metric)]
     return Explanation(

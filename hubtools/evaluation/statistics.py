@@ -127,9 +127,9 @@ def macro(parts: Mapping[str, Interval]) -> Interval:
     value = sum(part.value for part in of) / m
     below = math.hypot(*(part.value - part.low for part in of)) / m
     above = math.hypot(*(part.high - part.value for part in of)) / m
-    return Interval(
-        value, value - below, value + above, of[0].level, MACRO, sum(part.n for part in of)
-    )
+    method = f"{MACRO}: {', '.join(dict.fromkeys(part.method for part in of))}"
+    n = sum(part.n for part in of)
+    return Interval(value, value - below, value + above, of[0].level, method, n)
 
 
 @lru_cache(maxsize=512)

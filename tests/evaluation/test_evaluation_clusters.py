@@ -152,7 +152,7 @@ def test_the_error_of_a_macro_mean_is_that_of_unweighted_parts() -> None:
     error = math.hypot(math.sqrt(0.3 * 0.7 / 500), math.sqrt(0.6 * 0.4 / 125)) / 2
     assert found.value == pytest.approx(0.45)
     assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.02)
-    assert found.n == 625
+    assert (found.n, found.method) == (625, "mean of category intervals: Wilson")
     pooled = wilson(225, 625)
     assert found.value != pytest.approx(pooled.value, abs=0.05)
     with pytest.raises(ValueError, match="no categories"):

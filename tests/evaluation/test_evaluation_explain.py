@@ -87,6 +87,7 @@ def test_a_macro_difference_weighs_categories_alike(tmp_path: Path) -> None:
     macro = compare_repeats([a], [b], "em", part="macro")
     assert (micro.diff, macro.diff) == (pytest.approx(4 / 44), 0.5)
     assert macro.metric == "macro em"
+    assert [made.metric for made in explain(a, b).comparisons] == ["macro em", "em"]
     assert macro.low < 0.5 < macro.high
     assert macro.p == pytest.approx(micro.p)  # the same four questions, each as heavy
 
