@@ -6,10 +6,11 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from evaluation_support import cell
 
 from eval_harness.suite import SUITES, load_suite
 from hubtools.digests import sha256_bytes
-from hubtools.evaluation.bridge import evaluate, model_weights
+from hubtools.evaluation.bridge import evaluate
 from hubtools.evaluation.records import read_run
 
 
@@ -47,16 +48,9 @@ def test_smollm2_reads_some_passages_and_not_all(tmp_path: Path) -> None:
     AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name).save_pretrained(
         tmp_path / "base"
     )
-    record = evaluate(
-        str(every_fourth(tmp_path / "sample")),
-        tmp_path / "base",
-        weights=model_weights(tmp_path / "base"),
-        member="base",
-        seed=0,
-        dtype="float32",
-        out=tmp_path / "runs",
-        log=tmp_path / "log",
-    )
+    base = tmp_path / "base"
+    wanted = cell(every_fourth(tmp_path / "sample"), tmp_path / "runs", model=base, member="base")
+    record = evaluate(wanted, log=tmp_path / "log")
     run = read_run(Path(record["path"]))
     assert (run.n, run.failures) == (16, 0)
     assert 4 <= run.metrics["em"]["k"] <= 12  # 8 on an x86 machine, 17 of 64 in the whole suite
