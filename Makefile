@@ -48,7 +48,10 @@ lint: $(READY)  ## style, types, import rules, dependencies, the CLI reference
 	$(BIN)/python -m cogapp --check docs/cli.md docs/manifest.md
 
 cards: $(READY)  ## check that committed cards render again to the same bytes
-	set -e; for family in cards/*/; do $(BIN)/hubtools card render --check $$family; done
+	set -e; for family in cards/*/; do \
+		case $$family in cards/tau2-airline/) known="--known HT060";; *) known=;; esac; \
+		$(BIN)/hubtools card render --check $$known $$family; \
+	done  # HT060: the authors of tau2-airline named no revision of its base
 
 docs: $(READY)  ## write the generated parts of docs/ again
 	$(BIN)/python -m cogapp -r docs/cli.md docs/manifest.md

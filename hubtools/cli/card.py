@@ -15,6 +15,7 @@ from hubtools.cli.output import Output
 from hubtools.errors import CheckError
 
 if TYPE_CHECKING:
+    from hubtools.errors import Finding
     from hubtools.family.manifest import Member
     from hubtools.release.context import Release
 
@@ -33,13 +34,23 @@ def command() -> None:
 @family_option
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; default: rendered/.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 3 when a card would change.")
+@click.option(
+    "--known", multiple=True, metavar="ID", help="Error finding that is no news; may be repeated."
+)
 @with_output
 def render(
-    output: Output, targets: tuple[str, ...], family: Path | None, out: Path | None, check: bool
+    output: Output,
+    targets: tuple[str, ...],
+    family: Path | None,
+    out: Path | None,
+    check: bool,
+    known: tuple[str, ...],
 ) -> None:
     """Render cards beside their manifest, from facts that are known; nothing is run.
 
-    Figures come from finished stages, else from the evidence kept beside the rendered card.
+    Figures come from finished stages, else from the evidence kept beside the rendered card. Exit
+    code 3 means that a card has an error with which a release would stop; it is written all the
+    same. --known names errors that others have published and nobody can mend.
     """
     from hubtools.cli.planview import print_finding
     from hubtools.release.rendered import keep, render_member
@@ -71,6 +82,7 @@ def render(
             detail=stale[1:],
             next=f"hubtools card render {release.family.root}, then look at the diff",
         )
+    _fail_if([f for c in cards for f in c.findings if f.level == "error" and f.id not in known])
 
 
 @command.command("show")
@@ -141,6 +153,23 @@ def _opened(
         compare_base(release)
         walk(release, execute=False)
     return release, members
+
+
+def _fail_if(errors: list[Finding]) -> None:
+    """End with exit code 3 after the answer.
+
+    Raises:
+        CheckError: the first error, the others as details.
+    """
+    if errors:
+        first, *others = errors
+        raise CheckError(
+            first.id,
+            f"{first.member}: {first.message}",
+            where=first.where,
+            detail=[f"{f.member}: {f.message} ({f.where}) [{f.id}]" for f in others],
+            next=first.next,
+        )
 
 
 def _word(changed: bool) -> str:

@@ -12,7 +12,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.facts import Fact, FactSet, fact_from_json
+from hubtools.hub.session import is_loopback
 from hubtools.release.context import BASE, Release
+from hubtools.settings import LOCAL
 
 if TYPE_CHECKING:
     from hubtools.family.manifest import Member
@@ -143,12 +145,17 @@ def _released(release: Release) -> tuple[str, ...]:
 
 
 def _receipts(release: Release) -> Iterator[str]:
-    """Repos of the family that were released from this folder; a damaged receipt names none."""
+    """Repos of the family that were released from this folder.
+
+    A damaged receipt names none; nor does one of a rehearsal, whose Hub is on this machine.
+    """
     family = {member.repo for member in release.family.members}
     for file in sorted((release.state / "releases").glob("*.json")):
         try:
-            entries = json.loads(file.read_bytes())["members"].values()
-            yield from (entry["repo"] for entry in entries if entry["repo"] in family)
+            receipt = json.loads(file.read_bytes())
+            if receipt["hub"] != LOCAL and not is_loopback(receipt["hub"]):
+                entries = receipt["members"].values()
+                yield from (entry["repo"] for entry in entries if entry["repo"] in family)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             continue
 
@@ -167,28 +174,27 @@ def _tables(
     release: Release, member: Member
 ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
     """The suites that were run, and this member against the base and each sister."""
-    from hubtools.evaluation.compare import compare
+    from hubtools.evaluation.compare import compared
     from hubtools.evaluation.records import Run, read_run
 
-    def runs(target: str) -> dict[tuple[str, int], Run]:
-        outputs = release.done.get(("evaluate", target), {"runs": ()})
-        return {
-            (run["suite"], run["seed"]): read_run(release.state / run["path"])
-            for run in outputs["runs"]
-        }
+    def runs(target: str) -> dict[str, list[Run]]:
+        """Protocol → the repeats under it."""
+        found: dict[str, list[Run]] = {}
+        for entry in release.done.get(("evaluate", target), {"runs": ()})["runs"]:
+            run = read_run(release.state / entry["path"])
+            found.setdefault(run.protocol_id, []).append(run)
+        return found
 
     own = runs(member.id)
-    others = [BASE, *(m.id for m in release.family.members if m.id != member.id)]
-    suites: dict[str, Mapping[str, Any]] = {}
+    suites = {protocol: suite_json(repeats[0]) for protocol, repeats in own.items()}
+    others: dict[str, list[list[Run]]] = {}
+    for target in (BASE, *(m.id for m in release.family.members if m.id != member.id)):
+        for protocol, repeats in runs(target).items():
+            suites.setdefault(protocol, suite_json(repeats[0]))
+            others.setdefault(protocol, []).append(repeats)
     comparisons: list[Mapping[str, Any]] = []
-    for target in [member.id, *others]:
-        found = own if target == member.id else runs(target)
-        for cell, run in found.items():
-            suites.setdefault(run.protocol_id, suite_json(run))
-            mine = own.get(cell)
-            if target == member.id or mine is None or mine.protocol_id != run.protocol_id:
-                continue
-            comparisons += [asdict(compare(mine, run, metric)) for metric in run.metrics]
+    for protocol, mine in own.items():
+        comparisons += [asdict(row) for row in compared(mine, others.get(protocol, []))]
     return list(suites.values()), comparisons
 
 
@@ -200,7 +206,7 @@ def suite_json(run: Any) -> Mapping[str, Any]:
         "description": run.description,
         "protocol": run.protocol,
         "protocol_id": run.protocol_id,
-        "metrics": list(run.metrics),
+        "metrics": [*(["macro"] if run.macro else []), *run.grids],
     }
 
 

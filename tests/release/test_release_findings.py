@@ -153,3 +153,22 @@ def test_a_base_path_that_is_gone_is_no_bug(hubtools: Hubtools, family: Path) ->
     shown = hubtools("card", "show", "red/s4", "--family", str(family))
     assert shown.code == 0, shown.err
     assert "Not evaluated" in shown.out
+
+
+def test_a_rehearsal_makes_no_sister_released(
+    hubtools: Hubtools, family: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert hubtools("release", "--yes", "--hub", "local", str(family)).code == 0
+    (receipt,) = (family / ".hubtools" / "releases").glob("*.json")
+
+    def shown() -> str:
+        ended = hubtools("card", "show", "red/s4", "--family", str(family))
+        assert ended.code == 0, ended.err
+        return str(ended.out)
+
+    sister = "https://huggingface.co/lab/tiny-red-s8"
+    assert sister not in shown()
+    record = json.loads(receipt.read_text())
+    for hub, there in (("http://127.0.0.1:8080", False), ("https://huggingface.co", True)):
+        receipt.write_text(json.dumps({**record, "hub": hub}))
+        assert (sister in shown()) == there
