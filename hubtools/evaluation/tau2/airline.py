@@ -42,18 +42,16 @@ class Bench:
         tasks: as they stand in `tasks.json` or in a results file, by id, in the order asked.
         policy_sha256: of the policy's text.
         db_sha256: of `db.json`; None where it is not known.
-        sample: how the tasks were drawn; empty where they were not.
     """
 
     tasks: Mapping[str, Mapping[str, Any]]
     policy_sha256: str
     db_sha256: str | None = None
-    sample: Mapping[str, Any] | None = None
 
     def identity(self) -> dict[str, Any]:
         """What is asked, for the protocol; how it is asked stands elsewhere."""
         ids = list(self.tasks)
-        whole = {
+        return {
             "id": SUITE,
             "n": len(ids),
             "ids": ids,
@@ -63,8 +61,6 @@ class Bench:
             "categories": dict(Counter(map(category, self.tasks.values()))),
             "split": "test" if tuple(ids) == TEST_IDS else "listed",
         }
-        known = {"db_sha256": self.db_sha256, "sample": self.sample and dict(self.sample)}
-        return whole | {name: value for name, value in known.items() if value}
 
     def drawn(self, limit: int | None, seed: int) -> Bench:
         """At most `limit` tasks of each category, drawn with `seed`; None: all of them."""
@@ -79,8 +75,7 @@ class Bench:
             for id in random.Random(f"{seed}/{name}").sample(ids, min(limit, len(ids)))
         }
         tasks = {id: task for id, task in self.tasks.items() if id in kept}
-        sample = {"limit": limit, "seed": seed, "ids": list(tasks)}
-        return Bench(tasks, self.policy_sha256, self.db_sha256, sample)
+        return Bench(tasks, self.policy_sha256, self.db_sha256)
 
 
 def bench_of(

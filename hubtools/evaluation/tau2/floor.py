@@ -71,6 +71,7 @@ def run_floor(
         "member": MEMBER,
         "weights": "",
         "requested": "",
+        "engine": {},
         "seed": 0,
     }
     runs = out / SUITE

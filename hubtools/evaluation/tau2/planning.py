@@ -98,6 +98,7 @@ def protocol_of(
             "name": PACKAGE,
             "version": versions[PACKAGE],
             "litellm": versions["litellm"],
+            "db_sha256": bench.db_sha256,
         },
         suite=bench.identity(),
         agent={"max_errors": MAX_ERRORS, **agent},

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ class Results:
         trials: of each task.
         simulations: by task id and trial.
         layout: `choice` where only the chosen answers were kept, `response` where all of it.
+        date: on which the file was begun.
     """
 
     info: Mapping[str, Any]
@@ -33,6 +35,7 @@ class Results:
     trials: int
     simulations: Mapping[tuple[str, int], Mapping[str, Any]]
     layout: str
+    date: str
 
     def samples(self) -> Iterator[dict[str, Any]]:
         """In the order of tasks, then by trial."""
@@ -73,7 +76,8 @@ def read_results(path: Path) -> Results:
         bench = bench_of(tasks, str(info["environment_info"]["policy"]), ids, None)
         trials = int(info["num_trials"])
         simulations = _grid(data["simulations"], ids, trials, path)
-        results = Results(info, bench, trials, simulations, _layout(simulations.values()))
+        date = datetime.fromisoformat(str(data["timestamp"])).date().isoformat()
+        results = Results(info, bench, trials, simulations, _layout(simulations), date)
         bench.identity()
         for _ in results.samples():  # a damaged one is told here, not midway
             pass
@@ -135,8 +139,8 @@ def _grid(
     return {(str(s["task_id"]), s["trial"]): s for s in simulations}
 
 
-def _layout(simulations: Any) -> str:
-    for simulation in simulations:
+def _layout(simulations: Mapping[tuple[str, int], Mapping[str, Any]]) -> str:
+    for simulation in simulations.values():
         for message in simulation.get("messages") or ():
             raw = message.get("raw_data")
             if isinstance(raw, Mapping) and "choices" in raw:
