@@ -67,12 +67,17 @@ def wilson(k: float, n: float, level: float = LEVEL) -> Interval:
     return Interval(k / n, low, high, level, "Wilson", int(n))
 
 
-def clustered(grid: Grid, *, level: float = LEVEL) -> Interval:
+def clustered(grid: Grid, *, level: float = LEVEL, samples: int | None = None) -> Interval:
     """Interval for the mean over all samples, where the trials of an item are alike.
 
     The variance between items gives the number of independent samples that would be as sure, at
     least one an item and at most one a sample; Wilson's interval is taken at that number, with the
     t quantile of items - 1 degrees of freedom (the form of Korn and Graubard, 1998).
+
+    Args:
+        grid: the scores.
+        level: of the interval.
+        samples: how many answers are behind the scores, where each score is made of several.
 
     Raises:
         ValueError: no scores.
@@ -86,9 +91,9 @@ def clustered(grid: Grid, *, level: float = LEVEL) -> Interval:
         spread = between / n**2
         alone = value * (1 - value)
         ideal = alone / spread if spread > 0 else math.inf if alone > 0 else items
-        effective, quantile = min(max(ideal, items), n), t_quantile(items - 1, level)
+        effective, quantile = min(max(ideal, items), samples or n), t_quantile(items - 1, level)
     low, high = _wilson(value, effective, quantile)
-    return Interval(value, low, high, level, CLUSTERED, n)
+    return Interval(value, low, high, level, CLUSTERED, samples or n)
 
 
 def bootstrap_mean(

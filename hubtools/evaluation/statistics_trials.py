@@ -60,7 +60,8 @@ def _over_items(grid: Grid, k: int, kind: Literal["pass@k", "pass^k"]) -> Interv
         else 1 - math.comb(int(n - c), k) / math.comb(int(n), k)
         for c, n in zip(grid.sums, grid.counts, strict=True)
     ]
-    return clustered(Grid(grid.items, grid.categories, np.array(chances)[:, None]))
+    made = Grid(grid.items, grid.categories, np.array(chances)[:, None])
+    return clustered(made, samples=grid.n)
 
 
 @dataclass(frozen=True, slots=True)
