@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eval_harness.chat import Reply
-from eval_harness.extraction.cascade import FINISHERS
+from eval_harness.extraction.cascade import FINISHERS, final_line
 from eval_harness.extraction.words import after_thinking, enclosed
 
 _TAG = re.compile(r"<(search|answer)>(.*?)</\1>", re.DOTALL)
@@ -66,11 +66,14 @@ def _put_back(reply: Reply) -> str:
 
 
 def tags(text: str) -> Action:
-    """The first `<search>` or `<answer>` after the thinking; anything else is invalid."""
+    """The first `<search>` or `<answer>` after the thinking; anything else is invalid.
+
+    Other than in Search-R1 a line `Final answer: ...` ends it too: that is what a nudge asks for.
+    """
     rest = after_thinking(text)
     match = _TAG.search(text if rest is None else rest)
     if match is None:
-        return INVALID
+        return END if rest and final_line(rest) else INVALID
     if match[1] == "answer":
         return END
     query = match[2].strip()

@@ -55,7 +55,7 @@ _STYLES = {
         CLOSERS,
         (),
         "That was neither a search nor an answer. Write <search> query </search> to look something"
-        " up, or <answer> answer </answer> when you know it.",
+        " up, or the answer in its tag when you know it.",
     ),
     "qwen-tools": _Style(
         tool_calls,

@@ -54,7 +54,8 @@ def _tagged(text: str) -> str:
     return _last(enclosed(text, "answer"))
 
 
-def _final_line(text: str) -> str:
+def final_line(text: str) -> str:
+    """The answer of the last line `Final answer: ...`; empty without one."""
     return _last(_FINAL.findall(text)).strip(" \t*_`")
 
 
@@ -101,4 +102,4 @@ def _last(found: Sequence[str]) -> str:
     return found[-1].strip() if found else ""
 
 
-_RUNGS: tuple[Callable[[str], str], ...] = (_tagged, _final_line, _boxed, _finish_call)
+_RUNGS: tuple[Callable[[str], str], ...] = (_tagged, final_line, _boxed, _finish_call)

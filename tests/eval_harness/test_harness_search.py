@@ -62,7 +62,7 @@ Doc 2 (Title: Oslo)
 A city.</information>\
 """,
             "assistant: I am lost",
-            "user: That was neither a search nor an answer. Write <search> query </search> to look something up, or <answer> answer </answer> when you know it.",  # noqa: E501
+            "user: That was neither a search nor an answer. Write <search> query </search> to look something up, or the answer in its tag when you know it.",  # noqa: E501
             "assistant: <search>578</search>",
             """\
 user: <information>Doc 1 (Title: NOK)
