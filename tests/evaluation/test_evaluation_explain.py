@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from made_runs import column, drawn, made_run, told_run
 
-from hubtools.evaluation.compare import against, compare, compare_repeats, explain
+from hubtools.evaluation.compare import against, compare, compare_repeats, compared, explain
 
 
 def test_two_protocols_are_explained_field_by_field_and_not_compared(tmp_path: Path) -> None:
@@ -105,6 +105,23 @@ def test_holm_can_take_back_what_one_interval_shows(tmp_path: Path) -> None:
     assert together.within_noise
     assert "after Holm: within noise" in str(together)
     assert not math.isnan(together.p)
+
+
+def test_all_metrics_and_the_macro_mean_are_corrected_each_for_itself(tmp_path: Path) -> None:
+    how = {"categories": ["a", "a", "b", "b"], "average": "macro"}
+    mine, *others = (
+        [made_run(tmp_path, {m: column(*row) for m in ("em", "f1")}, member=name, **how)]
+        for name, row in {"r2e": (1, 1, 1, 0), "base": (0, 0, 0, 0), "mi": (1, 1, 0, 0)}.items()
+    )
+    made = compared(mine, others)
+    assert [(one.metric, one.b) for one in made] == [
+        (f"{part}{metric}", b)
+        for part in ("", "macro ")
+        for metric in ("em", "f1")
+        for b in ("base", "mi")
+    ]
+    assert made[0].p_holm == pytest.approx(min(1, 2 * made[0].p))
+    assert [one.p_holm for one in compared(mine, others[:1])] == [None] * 4
 
 
 def test_a_metric_of_one_side_is_left_out(tmp_path: Path) -> None:
