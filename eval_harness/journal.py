@@ -27,33 +27,39 @@ LIMIT = 1 << 30
 Entry = Mapping[str, Any]
 
 
-def encode(entry: Entry) -> bytes:
-    """One JSON line as a frame of its own, with a checksum.
+class Codec:
+    """Entries to frames and back; one for each thread, as its contexts are used again."""
 
-    Numbers that JSON does not have, as in a server's `"logprob": -Infinity`, become text.
-    """
-    try:
+    def __init__(self) -> None:
+        self._pack = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress
+        self._unpack = zstandard.ZstdDecompressor().decompress
         # ASCII: a server may send half a surrogate pair
-        line = json.dumps(entry, allow_nan=False, separators=(",", ":"))
-    except ValueError:
-        line = json.dumps(json.loads(json.dumps(entry), parse_constant=str), separators=(",", ":"))
-    return zstandard.ZstdCompressor(level=LEVEL, write_checksum=True).compress(line.encode())
+        self._json = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 
+    def encode(self, entry: Entry) -> bytes:
+        """One JSON line as a frame of its own, with a checksum.
 
-def decode(frame: bytes) -> dict[str, Any]:
-    """Inverse of `encode`.
+        Numbers that JSON does not have, as in a server's `"logprob": -Infinity`, become text.
+        """
+        try:
+            line = self._json(entry)
+        except ValueError:
+            line = self._json(json.loads(json.dumps(entry), parse_constant=str))
+        return self._pack(line.encode() + b"\n")
 
-    Raises:
-        ValueError: damaged.
-    """
-    try:
-        data = zstandard.ZstdDecompressor().decompress(frame, max_output_size=LIMIT)
-        entry = json.loads(data)
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from error
-    if not isinstance(entry, dict):
-        raise ValueError("not a JSON object")
-    return entry
+    def decode(self, frame: bytes) -> dict[str, Any]:
+        """Inverse of `encode`.
+
+        Raises:
+            ValueError: damaged.
+        """
+        try:
+            entry = json.loads(self._unpack(frame, max_output_size=LIMIT))
+        except zstandard.ZstdError as error:
+            raise ValueError(str(error)) from error
+        if not isinstance(entry, dict):
+            raise ValueError("not a JSON object")
+        return entry
 
 
 def frame_ends(data: bytes | mmap.mmap) -> Iterator[int]:
@@ -93,7 +99,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, items: Sequence[str], trials: int) -> None:
-        self._path, self._trials = path, trials
+        self._path, self._trials, self._codec = path, trials, Codec()
         self._of = {item: place * trials for place, item in enumerate(items)}
         self._begins = array("q", [-1]) * (len(items) * trials)
         self._sizes = array("q", [0]) * (len(items) * trials)
@@ -120,7 +126,7 @@ class Journal:
             with mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 for end in frame_ends(data):
                     try:
-                        entry = decode(data[self._end : end])
+                        entry = self._codec.decode(data[self._end : end])
                         place = self._place(entry)
                     except (ValueError, KeyError, TypeError):
                         break
@@ -131,7 +137,7 @@ class Journal:
 
     def write(self, entries: Sequence[tuple[int, Entry]]) -> None:
         """Append the entries of these places."""
-        frames = [(place, encode(entry)) for place, entry in entries]
+        frames = [(place, self._codec.encode(entry)) for place, entry in entries]
         self._stream.write(b"".join(frame for _, frame in frames))
         self._stream.flush()
         for place, frame in frames:
@@ -149,7 +155,7 @@ class Journal:
         with self._path.open("rb") as stream:
             for begin, size in zip(self._begins, self._sizes, strict=True):
                 stream.seek(begin)
-                yield decode(stream.read(size))
+                yield self._codec.decode(stream.read(size))
 
     def sync(self) -> str:
         """Make what was written durable; the file's sha256."""

@@ -16,6 +16,7 @@ from eval_harness.suite_model import canonical_sha256
 
 SCHEMA = "eval_harness.run/2"
 HARNESS = {"name": "eval_harness", "version": "2"}
+_LINE = json.JSONEncoder(allow_nan=False).encode
 SAMPLES, RUN = "samples.jsonl", "run.json"
 
 
@@ -79,7 +80,7 @@ def write_run(
 
 def sample_line(sample: Mapping[str, Any]) -> bytes:
     """A sample as it stands in its file; ASCII, as a server may send half a surrogate pair."""
-    return json.dumps(sample, allow_nan=False).encode() + b"\n"
+    return _LINE(sample).encode() + b"\n"
 
 
 def write_json(path: Path, value: Any) -> None:

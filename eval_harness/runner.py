@@ -19,7 +19,7 @@ from eval_harness.errors import HarnessError
 from eval_harness.journal import NAME, Journal
 from eval_harness.live import Live, Progress
 from eval_harness.record import HARNESS, write_json, write_run
-from eval_harness.scoring import sample_of
+from eval_harness.scoring import samples_of
 from eval_harness.suite_model import Suite
 
 ABOUT = "about.json"
@@ -122,7 +122,7 @@ def scored(
     """The scoring pass: from the responses of all samples to the record."""
     return write_run(
         folder,
-        (sample_of(suite, place, entry) for place, entry in enumerate(journal)),
+        samples_of(suite, journal),
         record,
         metrics=[metric.name for metric in suite.metrics],
         average=suite.average,

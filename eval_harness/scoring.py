@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eval_harness.chat import Message
@@ -62,8 +62,16 @@ def score(
     }
 
 
-def sample_of(suite: Suite, place: int, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """The sample at `place`, from its journal entry, scored unless it failed."""
+def samples_of(suite: Suite, entries: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The samples of journal entries in the suite's order, scored unless they failed."""
+    metrics = [metric.to_json() for metric in suite.metrics]
+    for place, entry in enumerate(entries):
+        yield _sample(suite, metrics, place, entry)
+
+
+def _sample(
+    suite: Suite, metrics: Sequence[Mapping[str, Any]], place: int, entry: Mapping[str, Any]
+) -> dict[str, Any]:
     item, trial = suite.at(place)
     outcome = entry["outcome"]
     prompt = suite.messages(item)
@@ -76,14 +84,13 @@ def sample_of(suite: Suite, place: int, entry: Mapping[str, Any]) -> dict[str, A
         "answers": list(item.answers),
         "output": said[-1] if said else None,
         **outcome,
-        "extracted": {metric.name: None for metric in suite.metrics},
+        "extracted": {metric["name"]: None for metric in metrics},
         "tier": None,
         "conflict": False,
         "truncated": False,
         "scores": None,
     }
     if not outcome["failure"]:
-        metrics = [metric.to_json() for metric in suite.metrics]
         sample |= score(metrics, item.answers, prompt, outcome["transcript"], outcome["finish"])
     return sample
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval_harness.journal import Journal, decode, encode, frame_ends
+from eval_harness.journal import Codec, Journal, frame_ends
 
 JSON = st.recursive(
     st.none()
@@ -19,6 +19,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 ENTRIES = st.dictionaries(st.text(), JSON, max_size=4)
+encode, decode = Codec().encode, Codec().decode
 ITEMS = ["a", "b", "c"]
 
 
