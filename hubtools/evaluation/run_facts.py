@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -26,14 +27,8 @@ def run_facts(run: Run, *, path_in_facts: str, member: str = "", weights: str = 
         weights: likewise, its digest.
     """
     make = _Facts(run, path_in_facts, run.sha256, member, weights)
-    found = [make.score(_recorded(score, run), _pointer(score)) for score in scores([run])]
-    found.append(make("failures", run.failures, "samples", "/failures", n=run.failures + run.n))
-    found.append(make("cut_off", run.cut_off, "answers", "/cut_off", n=run.n))
-    if written := run.tokens.get("completion"):
-        found.append(make("tokens", written, "tokens", "/tokens/completion", n=run.n))
-    for tier, count in run.tiers.items():
-        found.append(make(f"tiers.{tier}", count, "answers", f"/tiers/{tier}", n=run.n))
-    return found
+    figures = [make.score(_recorded(score, run), _pointer(score)) for score in scores([run])]
+    return [*figures, *make.counts([run])]
 
 
 def repeats_record(runs: Sequence[Run], paths: Sequence[str]) -> dict[str, Any]:
@@ -70,7 +65,13 @@ def repeats_record(runs: Sequence[Run], paths: Sequence[str]) -> dict[str, Any]:
     for score in scores(runs):
         figures.setdefault(score.part or "all", {})[score.metric] = score.to_json()
     same = {"suite": first.suite, "protocol_id": first.protocol_id, "weights": first.weights}
-    return {"schema": REPEATS_SCHEMA, **same, "runs": told, "figures": figures}
+    counts = {
+        "failures": sum(run.failures for run in runs),
+        "cut_off": sum(run.cut_off for run in runs),
+        "tokens": {"completion": sum(run.tokens.get("completion", 0) for run in runs)},
+        "tiers": dict(sum((Counter(run.tiers) for run in runs), Counter[str]())),
+    }
+    return {"schema": REPEATS_SCHEMA, **same, "runs": told, "figures": figures, **counts}
 
 
 def repeated_facts(
@@ -95,7 +96,7 @@ def repeated_facts(
         make.score(score, f"/figures/{_escaped(score.part or 'all')}/{score.metric}/repeats")
         for score in scores(runs)
     ]
-    return found
+    return [*found, *make.counts(runs)]
 
 
 class _Facts:
@@ -121,6 +122,22 @@ class _Facts:
             date=run.date,
             **more,
         )
+
+    def counts(self, runs: Sequence[Run]) -> list[Fact]:
+        """What was counted in one run, or in all of its repeats."""
+        n = sum(run.n for run in runs)
+        failed, cut = sum(run.failures for run in runs), sum(run.cut_off for run in runs)
+        found = [
+            self("failures", failed, "samples", "/failures", n=failed + n),
+            self("cut_off", cut, "answers", "/cut_off", n=n),
+        ]
+        if written := sum(run.tokens.get("completion", 0) for run in runs):
+            found.append(self("tokens", written, "tokens", "/tokens/completion", n=n))
+        tiers = sum((Counter(run.tiers) for run in runs), Counter[str]())
+        return found + [
+            self(f"tiers.{tier}", count, "answers", f"/tiers/{_escaped(tier)}", n=n)
+            for tier, count in tiers.items()
+        ]
 
     def score(self, score: Score, pointer: str) -> Fact:
         """A figure with its spread: SD of repeats that differ, else the interval."""

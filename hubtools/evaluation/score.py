@@ -1,4 +1,4 @@
-"""The figures of one checkpoint under one protocol, from one run or from its repeats. Pure."""
+"""The figures of one checkpoint under one protocol, from one run or from its repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences under a table: what its figures rest on, and what they cannot show. Pure."""
+"""The sentences under a table: what its figures rest on, and what they cannot show."""
 
 from __future__ import annotations
 

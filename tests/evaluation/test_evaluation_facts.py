@@ -75,9 +75,17 @@ def repeated(folder: Path, *values: tuple[float, ...]) -> tuple[list[Run], Fact,
     runs = [
         made_run(folder, {"em": column(*scores)}, seed=seed) for seed, scores in enumerate(values)
     ]
-    record = repeats_record(runs, [f"seed{run.seed}/run.json" for run in runs])
-    [fact] = repeated_facts(runs, path_in_facts="repeats.json", sha256="ab" * 32)
-    return runs, fact, json.loads(json.dumps(record))
+    made = repeats_record(runs, [f"seed{run.seed}/run.json" for run in runs])
+    record = json.loads(json.dumps(made))
+    facts = repeated_facts(runs, path_in_facts="repeats.json", sha256="ab" * 32)
+    for fact in facts:
+        assert at(record, fact.source.pointer) == fact.value, fact.id
+    assert [fact.id for fact in facts] == [
+        "eval.made.em",
+        "eval.made.failures",
+        "eval.made.cut_off",
+    ]
+    return runs, facts[0], record
 
 
 def test_three_repeats_are_their_mean_with_its_sd(tmp_path: Path) -> None:
@@ -88,6 +96,19 @@ def test_three_repeats_are_their_mean_with_its_sd(tmp_path: Path) -> None:
     assert fact.spread.high - fact.value == pytest.approx(0.25)
     assert [run["sha256"] for run in record["runs"]] == [run.sha256 for run in runs]
     assert record["runs"][1]["path"] == "seed1/run.json"
+
+
+def test_failures_of_all_repeats_are_counted_together(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, {"em": column(1, None, 0)}, seed=seed, tiers=[1, 1, 2])
+        for seed in (1, 2)
+    ]
+    failed, _, *tiers = repeated_facts(runs, path_in_facts="x", sha256="ab" * 32)[1:]
+    assert (failed.value, failed.n) == (2, 6)
+    assert [(fact.id, fact.value) for fact in tiers] == [
+        ("eval.made.tiers.1", 2),
+        ("eval.made.tiers.2", 2),
+    ]
 
 
 def test_two_repeats_are_two_values(tmp_path: Path) -> None:
