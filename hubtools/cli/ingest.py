@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from hubtools.cli.options import with_output
+from hubtools.cli.options import out_option, require_out, with_output
 from hubtools.cli.output import Output
+from hubtools.cli.spoken import find_base, let_talk, tell_digests
 from hubtools.errors import HubtoolsError
 from hubtools.sizes import size_words
 
@@ -29,9 +30,7 @@ SCHEMA = "hubtools.ingest/1"
     """,
 )
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="OUT", help="New directory to write."
-)
+@out_option
 @click.option(
     "--base",
     metavar="DIR|REPO@COMMIT",
@@ -59,9 +58,9 @@ def command(
     no_talk: bool,
 ) -> None:
     """Parse, call, print."""
-    if out is None and not dry_run:
-        raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
-    options = {"base": _base(output, base), "dtype": dtype, "lora_alpha": lora_alpha}
+    require_out(out, dry_run=dry_run)
+    found = None if base is None else find_base(output, base)
+    options = {"base": found, "dtype": dtype, "lora_alpha": lora_alpha}
     try:
         _run(output, run, None if dry_run else out, options, no_talk)
     except HubtoolsError as error:
@@ -84,16 +83,6 @@ def _run(
     data = _ingest(output, run, out, options, no_talk)
     output.result(SCHEMA, {"dry_run": False, "out": str(out), **data})
     output.line(str(out))
-
-
-def _base(output: Output, base: str | None) -> Path | None:
-    from hubtools.checkpoint.base import resolve_base
-
-    if base is None:
-        return None
-    if not Path(base).expanduser().is_dir():
-        output.note(f"Looking for the base {base} in the cache and on the Hub")
-    return resolve_base(base)
 
 
 def _check(run: Path, options: dict[str, Any]) -> dict[str, Any]:
@@ -119,22 +108,11 @@ def _ingest(
     dtypes = "+".join(report["dtypes_out"])
     kept = f"{share:.1%} of the values were rounded to {dtypes}" if rounded else "every bit kept"
     output.note(f"✓ ingested  {kept}")
-    for name, digest in result["weights"].items():
-        output.note(f"  sha256 {digest}  {name}")
+    tell_digests(output, result["weights"])
     if report["kind"] == "adapter":
         output.note("✓ adapter   merge or release it as any other adapter")
         return {**result, "talk": None}
-    return {**result, "talk": None if no_talk else _talk(output, out, log)}
-
-
-def _talk(output: Output, out: Path, log: Path) -> dict[str, Any]:
-    from hubtools.checkpoint.talk import talk
-    from hubtools.cli.spoken import tell
-
-    with output.progress() as progress:
-        spoken = talk(out, log=log, progress=progress)
-    tell(output, spoken, "ingest")
-    return spoken
+    return {**result, "talk": None if no_talk else let_talk(output, out, log, "ingest")}
 
 
 def _story(output: Output, report: dict[str, Any]) -> None:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from hubtools.cli import mergeview
-from hubtools.cli.options import with_output
+from hubtools.cli.options import out_option, require_out, with_output
 from hubtools.cli.output import Output
+from hubtools.cli.spoken import find_base, let_talk
 from hubtools.errors import UsageError
 
 if TYPE_CHECKING:
@@ -47,9 +48,7 @@ Engine = Literal["stream", "peft"]
     metavar="DIR|REPO@COMMIT",
     help="Model they were trained on. Default: what adapter_config.json names.",
 )
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="OUT", help="New directory to write."
-)
+@out_option
 @click.option("--dry-run", is_flag=True, help="Print the plan; write nothing.")
 @click.option(
     "--dtype",
@@ -97,8 +96,7 @@ def command(
     from hubtools.checkpoint.adapter import open_adapter
     from hubtools.checkpoint.merging.options import MergeOptions
 
-    if out is None and not dry_run:
-        raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
+    require_out(out, dry_run=dry_run)
     options = MergeOptions(keep_tied, dtype, base_is_residual)
     with tempfile.TemporaryDirectory(prefix="hubtools-") as scratch:
         opened = [open_adapter(_here(path), Path(scratch)) for path in adapters]
@@ -113,7 +111,7 @@ def command(
         job = _Job(output, adapters, opened, place, out, options, engine)
         data = job.merge()
         data["logits"] = job.logits(Path(scratch)) if check is not None else None
-        data["talk"] = None if no_talk else job.talk()
+        data["talk"] = None if no_talk else let_talk(output, out, job.log, "merge")
     output.result(SCHEMA, {"plan": planned, "dry_run": False, "out": str(out), **data})
     output.line(str(out))
 
@@ -145,8 +143,6 @@ def _here(path: Path) -> Path:
 
 def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
     """The base that was named, or the one that the adapters name."""
-    from hubtools.checkpoint.base import local_folder, resolve_base
-
     if named is None:
         bases = {(adapter.config.base, adapter.config.revision) for adapter in adapters}
         if len(bases) > 1 or not adapters[0].config.base:
@@ -162,9 +158,7 @@ def _base(output: Output, named: str | None, adapters: list[Adapter]) -> Path:
         output.note(f"The base is the one that adapter_config.json names: {named}")
     else:
         revision = ""
-    if local_folder(named) is None:
-        output.note(f"Looking for the base {named} in the cache and on the Hub")
-    return resolve_base(named, revision or None)
+    return find_base(output, named, revision or None)
 
 
 def _plan(
@@ -198,7 +192,7 @@ class _Job:
         self._output, self._named, self._adapters = output, named, adapters
         self._base, self._out, self._options, self._engine = base, out, options, engine
         self._narrow = True
-        self._log = out.absolute().parent / f".{out.name}.merge" / "log"
+        self.log = out.absolute().parent / f".{out.name}.merge" / "log"
 
     def merge(self) -> dict[str, Any]:
         """Write OUT."""
@@ -213,7 +207,7 @@ class _Job:
                 self._out,
                 options=self._options,
                 engine=self._engine,
-                log=self._log,
+                log=self.log,
                 progress=progress,
             )
         mergeview.report(self._output, result, again=again)
@@ -231,21 +225,11 @@ class _Job:
                 self._base,
                 self._out,
                 scratch=scratch / "logits",
-                log=self._log,
+                log=self.log,
                 base_is_residual=self._options.base_is_residual,
                 progress=progress,
             )
-        write_json(self._log.with_name("logits.json"), found)
+        write_json(self.log.with_name("logits.json"), found)
         mergeview.logits(self._output, found)
         require_equal(found, self._out, self._options.keep_tied, self._narrow)
         return found
-
-    def talk(self) -> dict[str, Any]:
-        """Let the result speak."""
-        from hubtools.checkpoint.talk import talk
-        from hubtools.cli.spoken import tell
-
-        with self._output.progress() as progress:
-            spoken = talk(self._out, log=self._log, progress=progress)
-        tell(self._output, spoken, "merge")
-        return spoken

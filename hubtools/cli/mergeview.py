@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.cli.output import Output
+from hubtools.cli.spoken import tell_digests
 from hubtools.sizes import size_words
 
 _SHOWN = 3
@@ -52,8 +53,7 @@ def report(output: Output, result: Mapping[str, Any], *, again: bool) -> None:
             f"  {kind:{width}}  ×{found['tensors']:<4}  {size}"
             f"  {found['unmoved_share']:.1%} of elements did not move"
         )
-    for name, file in result["weights"].items():
-        output.note(f"  sha256 {file}  {name}")
+    tell_digests(output, result["weights"])
 
 
 def logits(output: Output, found: Mapping[str, Any]) -> None:

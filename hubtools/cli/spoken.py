@@ -1,25 +1,54 @@
-"""What a checkpoint said when it was loaded after it was made."""
+"""What merge and ingest tell alike: the base they look for, digests, how the result talks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from hubtools.cli.output import Output
 from hubtools.errors import CheckError
 
 
-def tell(output: Output, spoken: Mapping[str, Any], made: str) -> None:
-    """What the loaded result said, and what is wrong with it.
+def find_base(output: Output, named: str, revision: str | None = None) -> Path:
+    """As `resolve_base`; a search that may take long is told first."""
+    from hubtools.checkpoint.base import local_folder, resolve_base
+
+    if local_folder(named) is None:
+        output.note(f"Looking for the base {named} in the cache and on the Hub")
+    return resolve_base(named, revision)
+
+
+def tell_digests(output: Output, weights: Mapping[str, str]) -> None:
+    """A line per weight file: name → sha256."""
+    for name, digest in weights.items():
+        output.note(f"  sha256 {digest}  {name}")
+
+
+def let_talk(output: Output, out: Path, log: Path, made: str) -> dict[str, Any]:
+    """Load the result, and tell what it said and what is wrong with it.
 
     Args:
         output: where it is told.
-        spoken: result of `talk`.
+        out: the directory that was made.
+        log: where the child process tells its story.
         made: what made the directory: `merge`, `ingest`.
+
+    Returns:
+        result of `talk`.
 
     Raises:
         CheckError: the first finding that is an error.
     """
+    from hubtools.checkpoint.talk import talk
+
+    with output.progress() as progress:
+        spoken = talk(out, log=log, progress=progress)
+    _tell(output, spoken, made)
+    return spoken
+
+
+def _tell(output: Output, spoken: Mapping[str, Any], made: str) -> None:
     if spoken["tokens"] and not spoken["text"].strip():
         output.note(f"! loads   and answered {spoken['prompt']!r} with nothing to read")
     elif spoken["tokens"]:

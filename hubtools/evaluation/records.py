@@ -38,6 +38,7 @@ class Run:
         requested: the model's name that a server was asked for.
         status: `measured`, `external` (by another harness), or `reported` (figures alone).
         missing: fields that a foreign harness did not tell.
+        served: `model` and `fingerprint` as servers reported them, with numbers of answers.
         items, trials, samples: questions, answers to each, and all that were asked for.
         n: scored samples; `failures` got no answer, by kind in `failure_kinds`.
         unextracted: answers in which no metric found anything.
@@ -67,6 +68,7 @@ class Run:
     status: str
     missing: tuple[str, ...]
     engine: Mapping[str, Any]
+    served: Mapping[str, Mapping[str, int]]
     items: int
     trials: int
     samples: int

@@ -37,9 +37,13 @@ Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
 RepoId = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 ]
+SuiteName = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@,/-]*$", max_length=200)
+]
 PathText = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
+Positive = Annotated[int, Field(ge=1, lt=2**63)]
 Revision = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -82,7 +86,7 @@ class FamilyTable(Table):
     visibility: Literal["public", "private"] = Field(
         default="public", description="what a new repo becomes after its first commit"
     )
-    suites: tuple[Name, ...] = Field(default=(), description="evaluation suites to run")
+    suites: tuple[SuiteName, ...] = Field(default=(), description="evaluation suites to run")
 
 
 class ArmTable(Table):
@@ -187,14 +191,54 @@ class ProvenanceTable(Table):
         return self
 
 
+class SuiteTable(Table):
+    """`[evaluation.options.SUITE]`: what is changed of one suite; all of it is in the protocol."""
+
+    limit: Positive | None = Field(
+        default=None, description="questions per category; their ids are kept with the run"
+    )
+    sample_seed: Whole = Field(default=0, description="seed of that draw")
+    trials: Positive | None = Field(default=None, description="answers per question")
+    temperature: float | None = Field(default=None, ge=0, description="0 is greedy")
+    nudge: Literal["off", "on", "both"] = Field(
+        default="off", description="the suite's prompt nudge; `both` gives anchor rows"
+    )
+    max_context: Positive | None = Field(
+        default=None, description="tokens of prompt and answer together"
+    )
+    retriever_url: str = Field(default="", description="a service with the /retrieve contract")
+    user: str = Field(default="", description="model that plays the user, URL#NAME")
+    accept_unpinned: bool = Field(
+        default=False, description="take questions whose digest nobody has pinned; tables say so"
+    )
+    max_steps: Positive | None = Field(default=None, description="of a conversation")
+    tool_template: PathText = Field(
+        default="", description="chat template in place of one that shows no tools"
+    )
+
+
 class EvaluationTable(Table):
     """`[evaluation]`: how the suites are run."""
 
+    engine: Literal["transformers", "vllm"] = Field(
+        default="transformers", description="what computes the answers"
+    )
+    engine_python: PathText = Field(
+        default="", description="interpreter of the environment that holds vllm"
+    )
+    engine_options: tuple[Command, ...] = Field(
+        default=(), description="further arguments of the server"
+    )
     dtype: Dtype = Field(
         default="float32", description="in which the model computes; part of the protocol"
     )
     device: str = Field(default="cpu", description="as torch names it: cpu, cuda, cuda:1, mps")
-    seed: Whole = Field(default=0, description="for sampling; recorded with each run")
+    concurrency: Positive | None = Field(default=None, description="samples in flight")
+    max_model_len: Positive | None = Field(default=None, description="context length to serve with")
+    seeds: tuple[Whole, ...] = Field(
+        default=(0,), min_length=1, description="one run each; several give repeats"
+    )
+    options: dict[SuiteName, SuiteTable] = {}
 
 
 class CardTable(Table):

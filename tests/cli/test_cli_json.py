@@ -117,9 +117,22 @@ def test_merge(project: Project) -> None:
 
 
 def test_evaluate(project: Project) -> None:
-    run = project.answer("evaluate", "evaluate", "base", "-o", "runs")
-    assert run["n"] + run["failures"] == run["items"]
-    assert project.answer("evaluate", "evaluate", "base", "-o", "runs") == run
+    plan = project.answer("evaluate-plan", "evaluate", "base", "-o", "runs", "--dry-run")
+    assert plan["cells"][0]["run"] is None
+    found = project.answer("evaluate", "evaluate", "base", "-o", "runs")
+    (run,) = found["runs"]
+    assert run["n"] + run["failures"] == run["samples"] == run["items"]
+    assert project.answer("evaluate", "evaluate", "base", "-o", "runs") == found
+    assert project.answer("evaluate-show", "evaluate", "show", "runs")["runs"] == found["runs"]
+    project.answer("evaluate-table", "evaluate", "table", "runs")
+    kept = project.answer("evaluate-samples", "evaluate", "samples", "runs", "-n", "64")
+    assert len(kept["samples"]) == kept["matching"] == run["samples"]
+    again = project.answer("evaluate-rescore", "evaluate", "rescore", run["path"])
+    assert again["metrics"] == run["metrics"]
+    compared = project.answer("evaluate-compare", "evaluate", "compare", run["path"], again["path"])
+    assert compared["differing"] == []
+    argv = ("evaluate", "base", "-o", "runs", "--executor", "slurm")
+    assert project.answer("evaluate-array", *argv)["jobs"] == 1
 
 
 @pytest.mark.parametrize("claim", ["deepseek-v4-flash", "claude"])

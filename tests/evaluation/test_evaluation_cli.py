@@ -37,7 +37,7 @@ def test_figures_with_their_interval_and_the_run_found_again(
         == (
             0,
             "checkpoint\tsuite\tem\tem 95%\tf1\tf1 95%\tn\tfailed\n"
-            "acme--mini\twords\t0.125\t0.043–0.310\t0.125\t0.000–0.250\t24\t0\n",
+            "acme--mini\twords\t0.125\t0.043–0.310\t0.125\t0.043–0.310\t24\t0\n",
         )
     )
     assert "asked for acme/mini, served served-name · seed 0" in first[2]
@@ -52,8 +52,9 @@ def test_json_has_the_record_the_intervals_and_its_file(
             capsys,
             *("--suite", str(words), "--endpoint", url, "--model", "m", "-o", "runs", "--json"),
         )
-    data = json.loads(out)
-    assert (code, data["schema"]) == (0, "hubtools.evaluate/1")
+    answer = json.loads(out)
+    assert (code, answer["schema"], answer["failed"]) == (0, "hubtools.evaluate/2", [])
+    (data,) = answer["runs"]
     assert data["path"] == "runs/words/1/run.json"
     assert data["metrics"]["em"]["k"] == 3
     assert data["metrics"]["em"]["interval"]["method"] == "Wilson"
@@ -85,7 +86,7 @@ def test_failures_are_said(words: Path, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("argv", "words_said"),
     [
-        ((), "Name a checkpoint directory, or a server with --endpoint."),
+        (("run",), "Name a checkpoint directory, or a server with --endpoint."),
         (("--endpoint", "http://127.0.0.1:1/v1"), "--endpoint and --model go together."),
         ((".", "--model", "m"), "--endpoint and --model go together."),
         ((".", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "name no directory"),

@@ -138,7 +138,7 @@ def test_a_manifest_of_bad_bytes_is_a_clear_error(tmp_path: Path) -> None:
         ("optimizer_step = 218", f"optimizer_step = {'9' * 5000}", "not TOML"),
         ('reason = "', f'deep = {"[" * 5000}{"]" * 5000}\nreason = "', "not TOML"),
         ("[provenance]", '[hooks]\nbefore_push = "\\u0000"\n[provenance]', "hooks.before_push"),
-        ("[provenance]", "[evaluation]\nseed = -1\n[provenance]", "evaluation.seed"),
+        ("[provenance]", "[evaluation]\nseeds = [-1]\n[provenance]", "evaluation.seeds"),
         ('owner = "wenyii"', 'owner = "wenyii"\nname = "\\u0000{arm}-{step}"', "holds a NUL"),
     ],
 )

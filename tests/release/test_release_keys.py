@@ -122,7 +122,7 @@ CHANGES = {
     "merged weights lost": ("merge", drop("merged/*/model.safetensors")),
     "the dtype": ("evaluate", append("family.toml", b'\n[evaluation]\ndtype = "bfloat16"\n')),
     "the device": ("evaluate", append("family.toml", b"\n[evaluation]\ndevice = 'cuda'\n")),
-    "another seed": ("evaluate", append("family.toml", b"\n[evaluation]\nseed = 1\n")),
+    "another seed": ("evaluate", append("family.toml", b"\n[evaluation]\nseeds = [1]\n")),
     "a run record lost": ("evaluate", drop(".hubtools/runs/*/short_qa/1/run.json")),
     "prose": ("render", append("prose/summary.md", b"More.\n")),
     "prose of this member": ("render", append("prose/notes.md", b"A note.\n")),

@@ -15,13 +15,14 @@ from hubtools.checkpoint.namedbase import other_base
 from hubtools.checkpoint.shards import INDEX, SINGLE
 from hubtools.errors import Finding, HubtoolsError
 from hubtools.evaluation.bridge import planned_protocol
-from hubtools.evaluation.spec import Cell, Engine, Target
+from hubtools.evaluation.spec import Target
 from hubtools.family.manifest import Member
 from hubtools.hub.diff import ours
 from hubtools.hub.model import RemoteState, RepoPlan
 from hubtools.hub.preflight import preflight
 from hubtools.hub.rules import repo_id_problem
 from hubtools.release.adopt import adopted
+from hubtools.release.cells import cell, wanted
 from hubtools.release.context import Release, lacks_config
 from hubtools.release.foresee import disclosed, foreseen, secrets_in_prose, strays
 from hubtools.release.ingested import ingest_findings, is_ingested, other_kind
@@ -57,8 +58,9 @@ def check_local(release: Release) -> list[Finding]:
                 next='add license = "…" to [family]',
             )
         )
-    for suite in table.suites:
-        findings += _caught(lambda suite=suite: planned_protocol(_planned(suite)))  # type: ignore[misc]
+    for want in wanted(release):
+        planned = cell(release, want, Target(""), Path())
+        findings += _caught(lambda planned=planned: planned_protocol(planned))  # type: ignore[misc]
     base = release.base_path()
     if base is not None and release.needs_base():
         findings += _caught(lambda: inspect_checkpoint(base))
@@ -74,10 +76,6 @@ def check_local(release: Release) -> list[Finding]:
         findings += _member(release, member)
         findings += _caught_all(lambda member=member: foreseen(release, member), member.id)  # type: ignore[misc]
     return findings
-
-
-def _planned(suite: str) -> Cell:
-    return Cell(Target(""), suite, Engine(), seed=0, out=Path())
 
 
 def _member(release: Release, member: Member) -> Iterator[Finding]:

@@ -17,12 +17,12 @@ from hubtools.hub.localfiles import describe
 from hubtools.hub.model import RELEASE_RECORD, LocalFile, RepoPlan, files_record
 from hubtools.hub.rules import plan_findings
 from hubtools.provenance.secrets import scan_bytes
+from hubtools.release.cells import published_run
 from hubtools.release.context import Release
 from hubtools.release.evidence import gather
 from hubtools.release.made_facts import PUBLISHED as WEIGHTS
 from hubtools.release.refuse import refuse
 from hubtools.release.stages.base import Stage, same_files
-from hubtools.release.stages.evaluate import published_run
 from hubtools.release.stages.verify import PUBLISHED as PROVENANCE
 from hubtools.sizes import size_words
 
@@ -115,12 +115,15 @@ def contents(release: Release, member: Member) -> dict[str, tuple[Path, str]]:
         entry = merged["report_file"]
         files[WEIGHTS] = (release.at(entry["source"]), entry["sha256"])
     for target in (release.base_member, member):
-        for run in release.done.get(("evaluate", target.id), {"runs": ()})["runs"]:
+        evaluated = release.done.get(("evaluate", target.id), {"runs": (), "repeats": ()})
+        for run in evaluated["runs"]:
             record = release.state / run["path"]
-            name = published_run(target, run["suite"], run["seed"])
-            samples = record.with_name(SAMPLES)
+            name = published_run(target, run["name"])
             files[name] = (record, run["sha256"])
-            files[str(Path(name).with_name(SAMPLES))] = (samples, release.digests.sha256(samples))
+            samples = record.with_name(SAMPLES)
+            files[str(Path(name).with_name(SAMPLES))] = (samples, run["samples"])
+        for entry in evaluated["repeats"]:
+            files[entry["name"]] = (release.state / entry["path"], entry["sha256"])
     verdict = release.done.get(("verify", member.id))
     if verdict is not None:
         data = canonical_json(verdict["verdict"])
