@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hubtools.errors import CheckError
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.score import MACRO, WHOLE, Score, scores
+from hubtools.evaluation.score import MACRO, WHOLE, Score, questions, scores
 from hubtools.facts import Fact, Source, Spread, Status, Subject
 
 REPEATS_SCHEMA = "hubtools.repeats/1"
@@ -47,6 +47,7 @@ def repeats_record(runs: Sequence[Run], paths: Sequence[str]) -> dict[str, Any]:
     first = runs[0]
     what = {"weights", "protocol_id", "status"}
     differing = sorted(n for n in what if len({getattr(run, n) for run in runs}) > 1)
+    differing += ["the questions"] if len({questions(run) for run in runs}) > 1 else []
     if differing or len({run.sha256 for run in runs}) < max(2, len(runs)):
         why = f"they differ in {', '.join(differing)}" if differing else "it is one and the same"
         raise CheckError(

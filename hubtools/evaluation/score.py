@@ -108,6 +108,11 @@ def has_samples(run: Run, metric: str) -> bool:
     return metric in run.grids and run.grids[metric].n > 0
 
 
+def questions(run: Run) -> tuple[str, ...]:
+    """Ids of what was asked, in order; none where only figures are known."""
+    return next((grid.items for grid in run.grids.values()), ())
+
+
 def is_macro(run: Run) -> bool:
     """Whether the suite's figure is the mean of its categories."""
     return str(run.protocol.get("reducer", "")).endswith(MACRO)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubtools.evaluation.compare import item_means
-from hubtools.evaluation.score import MACRO, WHOLE, Score, has_samples, pooled
+from hubtools.evaluation.score import MACRO, WHOLE, Score, has_samples, pooled, questions
 from hubtools.evaluation.statistics_many import Selection, macro_weights, selection
 from hubtools.evaluation.statistics_paired import unpaired_difference
 
@@ -28,6 +28,7 @@ def notes(table: MetricTable) -> list[str]:
         *_kinds(table),
         *_repeats(table),
         *_comparisons(table),
+        *_others(table),
         *_selection(table),
         *_floor(table),
         *_failures(table),
@@ -120,6 +121,15 @@ def _comparisons(table: MetricTable) -> Iterator[str]:
     if corrected:
         count = len({made.a for made in corrected})
         yield f"p corrected by Holm for {count} comparisons with {corrected[0].b} on each metric"
+
+
+def _others(table: MetricTable) -> Iterator[str]:
+    base = table.comparisons[0].b if table.comparisons else table.lines[0].runs[0].member
+    asked = next(questions(row.runs[0]) for row in table.lines if row.runs[0].member == base)
+    for row in table.lines:
+        if not row.floor and (other := questions(row.runs[0])) != asked:
+            why = f"other questions than {base}" if other else "figures alone"
+            yield f"{row.label}: {why}, not compared"
 
 
 def _selection(table: MetricTable) -> Iterator[str]:

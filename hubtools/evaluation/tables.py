@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from hubtools.evaluation.compare import Comparison, against
@@ -14,9 +13,9 @@ from hubtools.evaluation.score import (
     MACRO,
     WHOLE,
     Score,
-    has_samples,
     is_macro,
     metric_names,
+    questions,
     scores,
 )
 from hubtools.evaluation.statistics_many import Selection
@@ -174,13 +173,14 @@ def metric_json(run: Run) -> dict[str, dict[str, Any]]:
 def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> MetricTable:
     first = group[0]
     headline = MACRO if is_macro(first) else WHOLE
-    lines = [_row(list(runs)) for runs in _repeats(group)]
-    below = [_row(list(runs), floor=True) for runs in _repeats(floors)]
+    lines = [_row(runs) for runs in _repeats(group)]
+    below = [_row(runs, floor=True) for runs in _repeats(floors)]
     lines = [replace(row, near_floor=_near(row, below, headline)) for row in lines]
     metrics = tuple(metric_names(first))
     parts = [s.part for s in lines[0].scores if s.metric == metrics[0]]
     base = next((row for row in lines if row.runs[0].member == baseline), lines[0])
-    known = [row for row in lines if all(has_samples(run, metrics[0]) for run in row.runs)]
+    asked = questions(base.runs[0])
+    known = [row for row in lines if asked and questions(row.runs[0]) == asked]
     others = [row.runs for row in known if row is not base]
     comparisons = [
         made
@@ -209,13 +209,12 @@ def _row(runs: Sequence[Run], *, floor: bool = False) -> Row:
 
 
 def _repeats(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs of the same member, weights and status, together."""
-    keys = list(dict.fromkeys((run.member, run.weights, run.status) for run in runs))
-    ordered = sorted(runs, key=lambda run: keys.index((run.member, run.weights, run.status)))
-    return [
-        list(same)
-        for _, same in groupby(ordered, key=lambda run: (run.member, run.weights, run.status))
-    ]
+    """Runs of the same member, weights, status and questions, together."""
+    groups: dict[tuple[str, str, str, tuple[str, ...]], list[Run]] = {}
+    for run in runs:
+        key = (run.member, run.weights, run.status, questions(run))
+        groups.setdefault(key, []).append(run)
+    return list(groups.values())
 
 
 def _same_questions(a: Run, b: Run) -> bool:

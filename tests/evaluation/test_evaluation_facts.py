@@ -134,6 +134,7 @@ def test_runs_that_are_no_repeats_are_refused(tmp_path: Path) -> None:
         ([one, other], "they differ in weights"),
         ([one, one], "it is one and the same"),
         ([one], "it is one and the same"),
+        ([one, made_run(tmp_path, {"em": column(1)})], "they differ in the questions"),
     ):
         with pytest.raises(CheckError, match=why) as caught:
             repeats_record(runs, ["x"] * len(runs))

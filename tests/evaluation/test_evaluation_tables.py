@@ -193,5 +193,18 @@ def test_reported_figures_stand_beside_measured_ones_and_are_named(tmp_path: Pat
     assert table.rows[1][2:] == ("0.250", "0.112–0.469", "20", "0")
     assert table.comparisons == ()
     assert table.selection is None
+    assert "r2e (reported): figures alone, not compared" in table.notes
     [alone] = metric_tables([told])
     assert alone.metrics == ("em",)
+
+
+def test_runs_of_other_questions_are_no_repeats_and_are_not_compared(tmp_path: Path) -> None:
+    """A foreign harness may lose a question and still say the same of its protocol."""
+    runs = [
+        made_run(tmp_path, {"em": column(*[1.0] * count)}, member=member)
+        for member, count in (("base", 4), ("base", 3), ("mi", 3))
+    ]
+    [table] = metric_tables(runs)
+    assert [row[4] for row in table.rows] == ["4", "3", "3"]
+    assert table.comparisons == ()
+    assert "mi: other questions than base, not compared" in table.notes
