@@ -164,8 +164,8 @@ class SearchAgent:
     async def run(self, chat: Sequence[Message], ask: Ask, *, seed: int) -> Outcome:
         """Talk until the model is done, its turns or its context are used up, or a call fails.
 
-        `finish` is the last reply's own word when the model ended it; `max_turns`, or `length`,
-        when its last turn did not; `context` when there is no room for another turn.
+        `finish` is the last reply's own word; `max_turns` when the model still wanted to search;
+        `context` when there is no room for another turn.
         """
         talk = _Talk(chat, self._style.tools)
         for turn in range(self._settings.max_turns + 1):
@@ -180,8 +180,9 @@ class SearchAgent:
             action = self._style.parser(text)
             if action.kind == "end":
                 return talk.outcome(reply.finish)
+            talk.counts["invalid"] += action.kind == "invalid"
             if turn == self._settings.max_turns:
-                return talk.outcome("length" if reply.finish == "length" else "max_turns")
+                return talk.outcome("max_turns" if action.kind == "search" else reply.finish)
             try:
                 observation = await self._observe(action, talk)
             except RetrieverError as error:
@@ -207,7 +208,6 @@ class SearchAgent:
 
     async def _observe(self, action: Action, talk: _Talk) -> str:
         if action.kind == "invalid":
-            talk.counts["invalid"] += 1
             return self._style.invalid
         talk.counts["searches"] += 1
         found = await self._retriever.search(action.queries, self._settings.topk)

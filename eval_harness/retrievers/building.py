@@ -52,7 +52,10 @@ def build_index(
     """
     if out.exists():
         raise HarnessError(
-            "bad_corpus", "the folder exists already", where=str(out), next=f"ls {out}"
+            "bad_corpus",
+            "the folder exists already",
+            where=str(out),
+            next=f"hubtools retriever build {corpus} --out {out}.new",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))

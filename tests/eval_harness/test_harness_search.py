@@ -125,6 +125,11 @@ def test_a_turn_that_was_cut_off_is_told_and_costs_its_turn() -> None:
     assert talk(Model([cut] * 5)).finish == "length"
 
 
+def test_plain_text_in_the_last_turn_is_an_end() -> None:
+    outcome = talk(Model(["It is NOK."] * 5))
+    assert (outcome.finish, outcome.extra["invalid"]) == ("stop", 5)
+
+
 def test_observations_are_cut_and_counted() -> None:
     outcome = talk(
         Model(["<search>Norway</search>", "<answer>x</answer>"]), max_observation_chars=20
