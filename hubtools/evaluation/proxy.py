@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hubtools.digests import sha256_json
 from hubtools.errors import EnvironmentFailure
@@ -35,6 +36,7 @@ ATTEMPTS = 5
 _PROMPTS = ("messages", "prompt", "input")
 _PIECE = 1 << 16
 _ANSWER = 1800.0
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @contextmanager
@@ -125,7 +127,8 @@ class _Proxy:
 
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
         timeout = httpx.Timeout(_ANSWER, connect=10.0)
-        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=False) as client:
+        away = urlsplit(self._upstream).hostname not in _LOOPBACK
+        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=away) as client:
             self._client = client
             yield
 
