@@ -81,7 +81,7 @@ def read_results(path: Path) -> Results:
         bench.identity()
         for _ in results.samples():  # a damaged one is told here, not midway
             pass
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise _not(f"these are no results of τ²-bench: {what}", path) from error
     return results

@@ -63,7 +63,7 @@ def sample_of(
         "tokens": _tokens(simulation),
         "failure": why,
         "failure_kind": kind,
-        "truncated": reason in _CUT,
+        "truncated": reason in _CUT or any(map(_cut_off, simulation.get("messages") or ())),
         "scores": None if kind else {METRIC: float(abs(float(info["reward"]) - 1) <= CLOSE)},
         "served": dict(served) if served else ({"model": returned} if returned else None),
         "extra": {
@@ -120,6 +120,15 @@ def _message(message: Mapping[str, Any]) -> dict[str, Any]:
     if message["role"] == "tool":
         kept["tool_call_id"] = message.get("id", "")
     return kept
+
+
+def _cut_off(message: Mapping[str, Any]) -> bool:
+    """Whether the agent's answer ended because it had no tokens left."""
+    raw = message.get("raw_data")
+    if message["role"] != "assistant" or not isinstance(raw, Mapping):
+        return False
+    choice = raw["choices"][0] if raw.get("choices") else raw
+    return bool(choice.get("finish_reason") == "length")
 
 
 def _tokens(simulation: Mapping[str, Any]) -> dict[str, int | None]:

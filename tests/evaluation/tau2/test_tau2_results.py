@@ -138,6 +138,16 @@ def test_a_premature_end_is_a_zero_and_says_so(tmp_path: Path) -> None:
     assert results.terminations() == {"max_steps": 4}
 
 
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_answer_without_tokens_left_is_counted(tmp_path: Path, whole: bool) -> None:
+    data = recorded()
+    answers = [m for m in data["simulations"][0]["messages"] if m["role"] == "assistant"]
+    answers[-1]["raw_data"]["finish_reason"] = "length"
+    data = with_responses(data, agent="a", user="u") if whole else data
+    samples = read_results(save(data, tmp_path / "r.json")).samples()
+    assert sum(sample["truncated"] for sample in samples) == 1
+
+
 @pytest.mark.parametrize(("reward", "score"), [(1 - 1e-7, 1.0), (0.999, 0.0), (0.5, 0.0)])
 def test_success_is_a_reward_of_one(tmp_path: Path, reward: float, score: float) -> None:
     data = recorded()
