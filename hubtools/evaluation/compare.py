@@ -268,7 +268,8 @@ def _reasons(a: Run, b: Run) -> list[str]:
         if run.failures:
             reasons.append(f"{run.member}: failed samples, not scored: {run.failures}")
     if a.weights and a.weights == b.weights:
-        reasons.append("the weights are the same: what differs is chance")
+        what = "chance" if same else "chance or the protocol"
+        reasons.append(f"the weights are the same: what differs is {what}")
     return reasons
 
 
