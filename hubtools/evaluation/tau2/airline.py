@@ -1,4 +1,4 @@
-"""What τ²-bench airline asks: which tasks, under which policy, on which database. Pure."""
+"""What τ²-bench airline asks: which tasks, under which policy, on which database."""
 
 from __future__ import annotations
 
