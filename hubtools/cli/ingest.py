@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from hubtools.cli.options import out_option, require_out, with_output
+from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.cli.spoken import find_base, let_talk, tell_digests
+from hubtools.cli.spoken import find_base, let_talk, out_option, require_out, tell_digests
 from hubtools.errors import HubtoolsError
 from hubtools.sizes import size_words
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from hubtools.cli import mergeview
-from hubtools.cli.options import out_option, require_out, with_output
+from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
-from hubtools.cli.spoken import find_base, let_talk
+from hubtools.cli.spoken import find_base, let_talk, out_option, require_out
 from hubtools.errors import UsageError
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import click
@@ -55,20 +54,3 @@ yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask; take ye
 hub_option = click.option(
     "--hub", metavar="URL|local", default=None, help="Which Hub: a URL, or the embedded one."
 )
-out_option = click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="OUT",
-    help="Directory to write, new or empty.",
-)
-
-
-def require_out(out: Path | None, *, dry_run: bool) -> None:
-    """`-o` is needed where something is written.
-
-    Raises:
-        UsageError: it is missing.
-    """
-    if out is None and not dry_run:
-        raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")

@@ -1,4 +1,4 @@
-"""What merge and ingest tell alike: the base they look for, digests, how the result talks."""
+"""What merge and ingest have alike: where they write, what they tell of base and result."""
 
 from __future__ import annotations
 
@@ -6,8 +6,28 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import click
+
 from hubtools.cli.output import Output
 from hubtools.errors import CheckError
+
+out_option = click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="OUT",
+    help="Directory to write, new or empty.",
+)
+
+
+def require_out(out: Path | None, *, dry_run: bool) -> None:
+    """`-o` is needed where something is written.
+
+    Raises:
+        UsageError: it is missing.
+    """
+    if out is None and not dry_run:
+        raise click.UsageError("Missing option '-o' / '--out' (or give --dry-run).")
 
 
 def find_base(output: Output, named: str, revision: str | None = None) -> Path:
@@ -44,11 +64,16 @@ def let_talk(output: Output, out: Path, log: Path, made: str) -> dict[str, Any]:
 
     with output.progress() as progress:
         spoken = talk(out, log=log, progress=progress)
-    _tell(output, spoken, made)
+    tell(output, spoken, made)
     return spoken
 
 
-def _tell(output: Output, spoken: Mapping[str, Any], made: str) -> None:
+def tell(output: Output, spoken: Mapping[str, Any], made: str) -> None:
+    """What the result of `talk` says; `let_talk` without the talking.
+
+    Raises:
+        CheckError: the first finding that is an error.
+    """
     if spoken["tokens"] and not spoken["text"].strip():
         output.note(f"! loads   and answered {spoken['prompt']!r} with nothing to read")
     elif spoken["tokens"]:
