@@ -18,6 +18,8 @@ from typing import Any
 from eval_harness.errors import HarnessError
 from eval_harness.pins import read_pins
 
+UNPINNED = " (unpinned)"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -34,7 +36,7 @@ class Part:
     @property
     def label(self) -> str:
         """The category's name in tables."""
-        return self.category if self.sha256 else f"{self.category} (unpinned)"
+        return self.category if self.sha256 else f"{self.category}{UNPINNED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,31 @@ def dataset_parts(dataset: Mapping[str, Any], pins: Path | None = None) -> list[
             part = Part(repo, pinned["revision"], **fields)
         parts.append(part)
     return parts
+
+
+def misnamed(
+    dataset: Mapping[str, Any], found: Mapping[str, Mapping[str, Any]], pins: Path | None = None
+) -> str:
+    """Which category of a run bears a benchmark's name without being that benchmark.
+
+    Args:
+        dataset: the suite's table.
+        found: `Loaded.parts` of the run.
+        pins: as in `load_records`.
+
+    Returns:
+        Why, in a line; empty when every name is right as far as this machine knows.
+    """
+    known = {part.category: part for part in dataset_parts(dataset, pins)}
+    for name, part in found.items():
+        right = known.get(name)
+        if right is None and not name.endswith(UNPINNED):
+            return f"{name} is no part of this suite"
+        if right is not None and not part["pinned"]:
+            return f"nobody has pinned the data of {name}"
+        if right is not None and right.sha256 not in ("", part["sha256"]):
+            return f"the data of {name} have sha256 {part['sha256']}, not the pinned {right.sha256}"
+    return ""
 
 
 def fetch(part: Part, endpoint: str | None = None) -> Path:

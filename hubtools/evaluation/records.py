@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_harness.datasets import misnamed
 from eval_harness.errors import HarnessError
 from eval_harness.record import HARNESS, RUN, SAMPLES, SCHEMA
 from eval_harness.scoring import Tally, score
-from eval_harness.suite import load_suite, suite_names
+from eval_harness.suite import load_suite, suite_file, suite_names, suite_table
 from eval_harness.suite_model import Suite
 from hubtools.digests import sha256_bytes, sha256_json
 from hubtools.errors import CheckError
@@ -137,7 +138,7 @@ def _checked(record: Mapping[str, Any], path: Path) -> dict[str, Grid]:
     names = [metric["name"] for metric in suite["metrics"]] if own else list(record["metrics"])
     average = suite["average"] if own else "macro" if record["macro"] else "micro"
     tally, digest = Tally(names, average), hashlib.sha256()
-    asked = _bundled(suite) if own else None
+    asked = _bundled(suite, path) if own else None
 
     def checked() -> Iterator[dict[str, Any]]:
         with path.with_name(SAMPLES).open("rb") as stream:
@@ -162,6 +163,8 @@ def _checked(record: Mapping[str, Any], path: Path) -> dict[str, Grid]:
         if record[name] != value:
             raise _wrong(f"{name} is not what the samples give", path)
     if own:
+        if record["categories"].keys() != suite["categories"].keys():
+            raise _wrong("the categories are not those of the suite", path)
         if (record["items"], record["samples"]) != (suite["n"], suite["n"] * suite["trials"]):
             raise _wrong("the samples are not one for each question and trial of the suite", path)
         if any(protocol["suite"][key] != suite[key] for key in protocol["suite"]):
@@ -194,9 +197,17 @@ def _check_sample(
             raise _wrong("the samples hold other questions or answers than the suite", path)
 
 
-def _bundled(identity: Mapping[str, Any]) -> Iterator[Any] | None:
-    """What the suite of this package asks, where it is the one that was run."""
-    if identity["id"] not in suite_names() or identity.get("dataset"):
+def _bundled(identity: Mapping[str, Any], path: Path) -> Iterator[Any] | None:
+    """What the suite of this package asks, where it is the one that was run.
+
+    Of a suite whose questions are on the Hub only the digests are looked at.
+    """
+    if identity["id"] not in suite_names():
+        return None
+    if found := identity.get("dataset"):
+        table, _ = suite_table(suite_file(identity["id"]))
+        if why := misnamed(table["dataset"], found):
+            raise _wrong(why, path)
         return None
     suite = load_suite(identity["id"]).as_asked(identity)
     return _questions(suite) if suite.identity() == identity else None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from huggingface_hub import CommitOperationAdd, HfApi
 
-from eval_harness.datasets import Loaded, load_records
+from eval_harness.datasets import Loaded, load_records, misnamed
 from eval_harness.errors import HarnessError
 from eval_harness.pins import pin
 from hubtools.localhub.server import LocalHub, running
@@ -122,6 +122,22 @@ def test_a_users_pin_counts_where_the_suite_has_none(hub: LocalHub, tmp_path: Pa
     wrong = table(commit_id, nq="0" * 64)
     with pytest.raises(HarnessError, match="not the pinned 000"):
         load(wrong, hub, pins)
+
+
+def test_a_benchmarks_name_needs_the_benchmarks_data(hub: LocalHub, tmp_path: Path) -> None:
+    none, dataset = tmp_path / "none.json", pinned(head(hub))
+    found = load(dataset, hub, none).parts
+    loose = load(table(head(hub)), hub, none, accept_unpinned=True).parts
+    assert misnamed(dataset, found, none) == misnamed(dataset, loose, none) == ""
+    assert misnamed(table("main"), found, none) == ""
+    renamed = {"nq": loose["nq (unpinned)"]}
+    assert misnamed(dataset, renamed, none) == "nobody has pinned the data of nq"
+    other = {"nq": {**found["nq"], "sha256": "0" * 64}}
+    assert "not the pinned" in misnamed(dataset, other, none)
+    assert misnamed(dataset, {"squad": found["nq"]}, none) == "squad is no part of this suite"
+    pins = tmp_path / "pins.json"
+    pin(suite(tmp_path, table("main")), pins=pins, endpoint=hub.url)
+    assert "not the pinned" in misnamed(table("main"), other, pins)
 
 
 def test_other_data_are_refused(hub: LocalHub, tmp_path: Path) -> None:
