@@ -67,6 +67,8 @@ _STYLES = {
     ),
 }
 
+_LEAST = {"max_turns": 0, "topk": 1, "max_observation_chars": 1, "max_context": 1}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -93,11 +95,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.style not in _STYLES:
-            raise HarnessError(
-                "bad_suite",
-                f"agent: unknown style {self.style!r}; known: {', '.join(_STYLES)}",
-                next="choose one of them in the suite's [agent] table",
-            )
+            raise _refused(f"unknown style {self.style!r}; known: {', '.join(_STYLES)}")
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise _refused(f"{name} is {value!r}, not a whole number from {least}")
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
@@ -243,9 +245,11 @@ def search_settings(table: Mapping[str, Any], **sampling: Any) -> Settings:
     try:
         return Settings(**fields)
     except TypeError as error:
-        raise HarnessError(
-            "bad_suite", f"agent: {error}", next="mend the suite's [agent] table"
-        ) from error
+        raise _refused(str(error)) from error
+
+
+def _refused(why: str) -> HarnessError:
+    return HarnessError("bad_suite", f"agent: {why}", next="mend the suite's [agent] table")
 
 
 def _listed(passages: Sequence[Passage]) -> str:

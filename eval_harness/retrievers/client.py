@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 4
 TIMEOUT = 60.0
 _PAUSE = 0.25
+JSON = {"Content-Type": "application/json"}
 
 
 class Client:
@@ -60,11 +62,14 @@ class Client:
 
         if self._http is None:
             self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+        data = json.dumps(body).encode()  # ASCII: a model may write half a surrogate pair
         why = ""
         for attempt in range(ATTEMPTS):
             await asyncio.sleep(_PAUSE * (2**attempt - 1))
             try:
-                response = await self._http.post(f"{self._url}/retrieve", json=body)
+                response = await self._http.post(
+                    f"{self._url}/retrieve", content=data, headers=JSON
+                )
                 if response.status_code == 200:
                     return response.json()
                 why = f"HTTP {response.status_code}"

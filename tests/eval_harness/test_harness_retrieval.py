@@ -213,11 +213,12 @@ def test_a_client_finds_what_the_index_finds(server: Server, index: Index) -> No
             retriever.identity() == index.identity() == retriever_identity({}, Path(), server.url)
         )
         try:
-            return await retriever.search(["capital", "Oslo"], 2)
+            return await retriever.search(["capital", "Oslo \ud83d"], 2)
         finally:
             await retriever.close()
 
     assert asyncio.run(go()) == index.search(["capital", "Oslo"], 2)
+    assert index.search(["Oslo \ud83d"], 2) == index.search(["Oslo"], 2)
 
 
 class Scripted:

@@ -183,7 +183,9 @@ def test_everything_that_decides_is_in_the_identity() -> None:
     assert json.loads(json.dumps(base)) == base
 
 
-@pytest.mark.parametrize("table", [{"style": "react"}, {"max_turn": 3}])
+@pytest.mark.parametrize(
+    "table", [{"style": "react"}, {"max_turn": 3}, {"topk": 0}, {"max_turns": "4"}]
+)
 def test_a_wrong_table_is_named(table: dict[str, Any]) -> None:
     with pytest.raises(HarnessError, match="agent") as caught:
         search_agent(table, ScriptedRetriever({}))
