@@ -14,7 +14,7 @@ from hubtools.evaluation.engine_environment import engine_python, engine_version
 from hubtools.evaluation.planning import concurrency
 from hubtools.evaluation.protocol import FAILURES, build_protocol
 from hubtools.evaluation.scrub import scrub
-from hubtools.evaluation.spec import Cell
+from hubtools.evaluation.spec import Cell, Engine
 from hubtools.evaluation.tau2.airline import METRIC, SUITE, TEST_IDS, TRIALS, Bench
 from hubtools.evaluation.tau2.environment import PACKAGE, Installed, tau2_environment
 
@@ -81,9 +81,13 @@ def plan_of(cell: Cell) -> Plan:
         bench,
         installed.versions,
         trials=trials,
-        agent={"kind": "llm_agent", "max_steps": max_steps, "tool_calls": "parsed by the server"},
+        agent={"kind": "llm_agent", "max_steps": max_steps, "tool_calls": _parsed(engine)},
         user={"kind": "user_simulator", "model": name or SELF, "temperature": 0.0},
-        sampling={"temperature": options.temperature or 0.0, "seeds": SEEDS},
+        sampling={
+            "temperature": options.temperature or 0.0,
+            "seeds": SEEDS,
+            **_overridden(engine),
+        },
         **_computing(cell),
     )
     return Plan(installed, bench, trials, max_steps, options.user, protocol)
@@ -107,6 +111,23 @@ def protocol_of(
         failures=FAILURES,
         **fields,
     )
+
+
+def _parsed(engine: Engine) -> str:
+    name = _option(engine, "--tool-call-parser")
+    return f"parsed by the server ({name})" if name else "parsed by the server"
+
+
+def _overridden(engine: Engine) -> dict[str, str]:
+    """What the server was told to change of every request."""
+    told = _option(engine, "--override-generation-config")
+    return {"server": told} if told else {}
+
+
+def _option(engine: Engine, name: str) -> str:
+    """Value of a server's option, written `--name value` or `--name=value`; empty when absent."""
+    options = [part for option in engine.options for part in option.split("=", 1)]
+    return options[options.index(name) + 1] if name in options[:-1] else ""
 
 
 def _computing(cell: Cell) -> dict[str, Any]:

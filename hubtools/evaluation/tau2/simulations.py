@@ -59,7 +59,7 @@ def sample_of(
         "transcript": messages[first + 1 :],
         "output": said[-1] if said else None,
         "finish": reason,
-        "turns": sum(m["role"] == "assistant" for m in messages),
+        "turns": sum(m["role"] == "assistant" for m in messages[first:]),
         "tokens": _tokens(simulation),
         "failure": why,
         "failure_kind": kind,

@@ -125,6 +125,13 @@ def test_vllm_must_parse_tool_calls() -> None:
     assert "--tool-call-parser" in error.value.next
 
 
+@pytest.mark.usefixtures("tau2")
+@pytest.mark.parametrize("options", [("--tool-call-parser", "x"), ("--tool-call-parser=x",)])
+def test_the_servers_parser_is_in_the_protocol(options: tuple[str, ...]) -> None:
+    changed = replace(cell(), engine=replace(cell().engine, options=options))
+    assert planned_protocol(changed)["agent"]["tool_calls"] == "parsed by the server (x)"
+
+
 @pytest.mark.parametrize(
     ("told", "id"),
     [

@@ -37,6 +37,7 @@ def test_the_recorded_run_is_read() -> None:
     assert first["transcript"][1]["role"] == "tool"
     assert first["extra"]["reward_basis"] == ["DB", "COMMUNICATE"]
     assert first["extra"]["seed"] == 626729
+    assert first["turns"] == 2  # the greeting is not the model's
 
 
 def test_a_task_passes_although_an_action_check_failed() -> None:
