@@ -87,6 +87,17 @@ def read_results(path: Path) -> Results:
     return results
 
 
+def is_results(path: Path) -> bool:
+    """Whether `path` looks like results of τ²-bench, for who has to choose a reader."""
+    try:
+        _, data = _loaded(path)
+    except CheckError:
+        return False
+    return {"info", "tasks"} <= data.keys() and (
+        "simulations" in data or "simulation_index" in data
+    )
+
+
 def _loaded(path: Path) -> tuple[Path, dict[str, Any]]:
     """The file that was read, and its object with all simulations in it."""
     meta = path / "results.json" if path.is_dir() else path

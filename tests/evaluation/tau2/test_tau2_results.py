@@ -12,7 +12,7 @@ from tau2_files import KEYS, RECORDED, recorded, save, save_folder, with_respons
 
 from hubtools.errors import CheckError
 from hubtools.evaluation.tau2.airline import READ, WRITE
-from hubtools.evaluation.tau2.results import read_results
+from hubtools.evaluation.tau2.results import is_results, read_results
 
 SHARED = Path(__file__).parents[3].parent / "shared" / "cases" / "evaluation" / "tau2-sample.json"
 
@@ -217,6 +217,14 @@ def test_another_domain_is_refused(tmp_path: Path) -> None:
     data["info"]["environment_info"]["domain_name"] = "retail"
     with pytest.raises(CheckError, match="HT469"):
         read_results(save(data, tmp_path / "r.json"))
+
+
+def test_results_are_told_from_other_files(tmp_path: Path) -> None:
+    data = with_responses(recorded(), agent="a", user="u")
+    assert is_results(RECORDED)
+    assert is_results(save_folder(data, tmp_path / "folder"))
+    assert not is_results(save({"results": {}, "config": {}}, tmp_path / "lm_eval.json"))
+    assert not is_results(tmp_path)
 
 
 def test_a_path_that_is_not_there(tmp_path: Path) -> None:
