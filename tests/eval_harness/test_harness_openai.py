@@ -171,7 +171,7 @@ def test_a_server_that_hangs_fails_its_sample() -> None:
         replies = asyncio.run(answered(backend, chat("a"), chat("slow")))
     assert replies[0].text == "ok"
     assert (replies[1].failure, replies[1].failure_kind) == (
-        *("no answer in time: ReadTimeout", "infrastructure"),
+        *("no answer in time", "infrastructure"),
     )
     assert sum(body["messages"][0]["content"] == "slow" for body in requests) == 5
 
