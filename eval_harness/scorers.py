@@ -77,10 +77,4 @@ SCORERS: dict[str, Callable[[str | None, Sequence[str]], float]] = {
     "sub_em/1": sub_match,
     "f1_squad/1": f1_squad,
     "f1_flashrag/1": f1_flashrag,
-    "f1/1": f1_squad,
 }
-
-
-def metric_name(scorer: str) -> str:
-    """`em` for `em/1`: the name in tables; the version is part of the protocol."""
-    return scorer.partition("/")[0]

@@ -77,7 +77,7 @@ def write_suite(
     n: int,
     *,
     extractor: str = "short_answer/1",
-    scorers: Sequence[str] = ("em/1", "f1/1"),
+    scorers: Sequence[str] = ("em/1", "f1_squad/1"),
     **changes: object,
 ) -> Path:
     """A small suite of its own: n questions of the form "What is word <i>?"."""
@@ -110,7 +110,8 @@ def write_suite(
     lines += ["[prompt]", 'with_context = "{context} {question}"', 'without_context = "{question}"']
     lines += ["[sampling]", "max_new_tokens = 8", "temperature = 0.0"]
     for scorer in scorers:
-        lines += ["[[metrics]]", f'name = "{scorer.split("/")[0]}"', f'scorer = "{scorer}"']
+        name = scorer.partition("/")[0].removesuffix("_squad")
+        lines += ["[[metrics]]", f'name = "{name}"', f'scorer = "{scorer}"']
         lines += [f'extractor = "{extractor}"']
     (folder / "suite.toml").write_text("\n".join(lines) + "\n")
     return folder
