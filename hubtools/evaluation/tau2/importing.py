@@ -9,7 +9,6 @@ from typing import Any
 from hubtools.digests import sha256_file, sha256_json
 from hubtools.evaluation.protocol import FAILURES, build_protocol, protocol_id
 from hubtools.evaluation.runs import fresh, record_of, told
-from hubtools.evaluation.scrub import scrub
 from hubtools.evaluation.tau2.airline import METRIC, SUITE
 from hubtools.evaluation.tau2.planning import REWARD, SEEDS
 from hubtools.evaluation.tau2.record import write_tau2
@@ -51,15 +50,15 @@ def import_tau2(
         "file": path.name,
         "sha256": _digest(path),
         "layout": results.layout,
-        "git_commit": str(results.info.get("git_commit")),
+        "git_commit": results.settings["git_commit"],
     }
     about = {
         "source": source,
         "plan_id": protocol_id(protocol),
         "member": member,
         "weights": weights,
-        "requested": str(scrub(results.info["agent_info"].get("llm") or "")),
-        "seed": int(results.info.get("seed") or 0),
+        "requested": results.settings["agent"]["asked"],
+        "seed": results.settings["seed"],
     }
     runs = out / suite
     with locked(runs / ".lock", f"the folder of runs {runs.name}"):
@@ -74,26 +73,25 @@ def import_tau2(
 
 def _protocol(results: Results, suite: str, loop: str) -> tuple[dict[str, Any], list[str]]:
     """What the file tells of the protocol, and the names of what it does not."""
-    info, user = results.info, results.info["user_info"]
-    agent = info["agent_info"]
-    model = results.user_models()
+    told, model = results.settings, results.user_models()
+    agent, user = told["agent"], told["user"]
     protocol = build_protocol(
         harness={"name": "tau2-bench"},
         suite={**results.bench.identity(), "id": suite},
         agent={
-            "kind": LOOPS.get(loop, agent.get("implementation")),
-            "max_steps": info.get("max_steps"),
-            "max_errors": info.get("max_errors"),
+            "kind": LOOPS.get(loop, agent["kind"]),
+            "max_steps": told["max_steps"],
+            "max_errors": told["max_errors"],
             "tool_calls": "parsed by the server",
         },
         scorers={METRIC: REWARD},
-        sampling={"temperature": _temperature(agent), "seeds": SEEDS},
+        sampling={"temperature": agent["temperature"], "seeds": SEEDS},
         trials=results.trials,
         reducer="mean, micro",
         failures=FAILURES,
         user={
-            "kind": user.get("implementation"),
-            "temperature": _temperature(user),
+            "kind": user["kind"],
+            "temperature": user["temperature"],
             **({"model": model} if model else {}),
         },
     )
@@ -109,10 +107,6 @@ def _protocol(results: Results, suite: str, loop: str) -> tuple[dict[str, Any], 
         "user.model": not model,
     }
     return protocol, [name for name, is_unknown in unknown.items() if is_unknown]
-
-
-def _temperature(side: Mapping[str, Any]) -> Any:
-    return (side.get("llm_args") or {}).get("temperature")
 
 
 def _digest(path: Path) -> str:

@@ -10,11 +10,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from hubtools.digests import canonical_json
 from hubtools.errors import CheckError
+from hubtools.evaluation.scrub import scrub
 from hubtools.evaluation.tau2.airline import Bench, bench_of
 from hubtools.evaluation.tau2.simulations import models_of, sample_of
 
 SIMULATIONS = "simulations"
+
+_DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +26,8 @@ class Results:
     """A whole grid of tasks and trials.
 
     Args:
-        info: the file's own `info`, with keys still in it: never keep it unscrubbed.
+        settings: how it was made, without keys: `agent` and `user` (kind, model asked for,
+            temperature), `max_steps`, `max_errors`, `seed`, `git_commit`.
         bench: what was asked.
         trials: of each task.
         simulations: by task id and trial.
@@ -30,7 +35,7 @@ class Results:
         date: on which the file was begun.
     """
 
-    info: Mapping[str, Any]
+    settings: Mapping[str, Any]
     bench: Bench
     trials: int
     simulations: Mapping[tuple[str, int], Mapping[str, Any]]
@@ -77,11 +82,12 @@ def read_results(path: Path) -> Results:
         trials = int(info["num_trials"])
         simulations = _grid(data["simulations"], ids, trials, path)
         date = datetime.fromisoformat(str(data["timestamp"])).date().isoformat()
-        results = Results(info, bench, trials, simulations, _layout(simulations), date)
+        settings = _settings(info)
+        results = Results(settings, bench, trials, simulations, _layout(simulations), date)
         bench.identity()
         for _ in results.samples():  # a damaged one is told here, not midway
             pass
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
+    except _DAMAGE as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise _not(f"these are no results of τ²-bench: {what}", path) from error
     return results
@@ -116,7 +122,7 @@ def _loaded(path: Path) -> tuple[Path, dict[str, Any]]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(path.read_bytes(), parse_constant=_no_number)
     except (OSError, ValueError, RecursionError) as error:
         raise _not(f"cannot be read: {error}", path) from error
     if not isinstance(data, dict):
@@ -124,11 +130,33 @@ def _json(path: Path) -> dict[str, Any]:
     return data
 
 
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is not a number")
+
+
+def _settings(info: Mapping[str, Any]) -> dict[str, Any]:
+    sides = {name: info[f"{name}_info"] for name in ("agent", "user")}
+    told = {
+        name: {
+            "kind": side.get("implementation"),
+            "asked": str(side.get("llm") or ""),
+            "temperature": (side.get("llm_args") or {}).get("temperature"),
+        }
+        for name, side in sides.items()
+    }
+    limits = {name: info.get(name) for name in ("max_steps", "max_errors")}
+    seed, commit = int(info.get("seed") or 0), str(info.get("git_commit"))
+    settings: dict[str, Any] = scrub({**told, **limits, "seed": seed, "git_commit": commit})
+    canonical_json(settings)  # half a surrogate pair has no digest
+    return settings
+
+
 def _grid(
     simulations: list[dict[str, Any]], ids: list[str], trials: int, path: Path
 ) -> dict[tuple[str, int], dict[str, Any]]:
     cells = Counter((str(s["task_id"]), s["trial"]) for s in simulations)
-    wanted = {(id, trial) for id in ids for trial in range(trials)}
+    told = min(trials, len(simulations) + 1)  # a file may promise a billion
+    wanted = {(id, trial) for id in ids for trial in range(told)}
     wrong = {
         "missing": sorted(wanted - cells.keys()),
         "not asked for": sorted(cells.keys() - wanted, key=str),

@@ -205,6 +205,48 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         read_results(tmp_path / "r.json")
 
 
+def _nan(data: dict[str, Any]) -> None:
+    data["simulations"][0]["reward_info"]["reward"] = float("nan")
+
+
+def _no_sides(data: dict[str, Any]) -> None:
+    del data["info"]["user_info"]
+
+
+def _odd_arguments(data: dict[str, Any]) -> None:
+    data["info"]["agent_info"]["llm_args"] = ["temperature"]
+
+
+def _half_a_pair(data: dict[str, Any]) -> None:
+    data["info"]["agent_info"]["llm"] = "\ud800"
+
+
+def _no_date(data: dict[str, Any]) -> None:
+    data["timestamp"] = "yesterday"
+
+
+def _deep(data: dict[str, Any]) -> None:
+    nested: Any = []
+    for _ in range(600):
+        nested = [nested]
+    data["simulations"][0]["messages"][0]["content"] = nested
+
+
+@pytest.mark.parametrize("spoil", [_nan, _no_sides, _odd_arguments, _half_a_pair, _no_date, _deep])
+def test_damage_anywhere_is_told(tmp_path: Path, spoil: Callable[[dict[str, Any]], None]) -> None:
+    data = recorded()
+    spoil(data)
+    with pytest.raises(CheckError, match="HT468"):
+        read_results(save(data, tmp_path / "r.json"))
+
+
+def test_a_promise_of_many_trials_costs_nothing(tmp_path: Path) -> None:
+    data = recorded()
+    data["info"]["num_trials"] = 10**12
+    with pytest.raises(CheckError, match="HT470"):
+        read_results(save(data, tmp_path / "r.json"))
+
+
 def test_a_damaged_simulation_is_told_at_once(tmp_path: Path) -> None:
     data = recorded()
     data["simulations"][3]["reward_info"]["reward"] = "much"
