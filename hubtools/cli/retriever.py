@@ -35,6 +35,7 @@ def build(output: Output, corpus: Path, out: Path) -> None:
     from eval_harness.errors import HarnessError
     from eval_harness.retrievers.building import build_index
     from hubtools.evaluation.failures import bridged
+    from hubtools.files import disk_error
 
     with output.progress() as progress:
         try:
@@ -45,6 +46,9 @@ def build(output: Output, corpus: Path, out: Path) -> None:
             )
         except HarnessError as error:
             raise bridged(error) from error
+        except OSError as error:
+            raise disk_error(error, out, kept="Nothing was kept.") from error
+    del about["schema"]  # that of the index
     output.result("hubtools.retriever-build/1", {"index": str(out), **about})
     output.line(str(out))
     output.note(f"✓ {about['passages']} passages; next: hubtools retriever serve {out}")
