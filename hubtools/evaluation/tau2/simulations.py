@@ -69,7 +69,7 @@ def sample_of(
         "extra": {
             "seed": simulation.get("seed"),
             "reward": info.get("reward"),
-            "reward_basis": info.get("reward_basis"),
+            "reward_basis": [str(basis) for basis in info.get("reward_basis") or ()],
             "reward_breakdown": info.get("reward_breakdown"),
             "db_match": (info.get("db_check") or {}).get("db_match"),
             "note": (info.get("info") or {}).get("note"),
