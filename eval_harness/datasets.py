@@ -61,6 +61,7 @@ def load_records(
     accept_unpinned: bool = False,
     pins: Path | None = None,
     endpoint: str | None = None,
+    suite: str = "SUITE",
 ) -> Loaded:
     """The questions, from the Hub's cache of this machine or the Hub.
 
@@ -69,6 +70,7 @@ def load_records(
         accept_unpinned: take parts that nobody has pinned, under a name that says so.
         pins: file of the user's pins; by default in their settings.
         endpoint: of the Hub; by default huggingface_hub's own.
+        suite: its name, for the advice in errors.
 
     Raises:
         HarnessError: `unpinned`, or `bad_dataset`: not to be had, or another n or digest.
@@ -80,7 +82,7 @@ def load_records(
             "unpinned",
             f"the data of {', '.join(loose)} are not pinned: nobody has said which digest is right",
             where=str(dataset["repo"]),
-            next="hubtools evaluate pin SUITE, or add --accept-unpinned",
+            next=f"hubtools evaluate pin {suite}  # or add --accept-unpinned",
         )
     records: list[dict[str, Any]] = []
     described = {}

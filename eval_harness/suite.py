@@ -109,7 +109,8 @@ def _suite(data: Mapping[str, Any], path: Path, accept_unpinned: bool) -> Suite:
     if "dataset" in data:
         from eval_harness.datasets import load_records
 
-        loaded = load_records(data["dataset"], accept_unpinned=accept_unpinned)
+        name = path.parent.name if path.parent.parent == SUITES else str(path)
+        loaded = load_records(data["dataset"], accept_unpinned=accept_unpinned, suite=name)
         items, digest, dataset = tuple(map(_item, loaded.records)), loaded.sha256, loaded.parts
     else:
         items, digest = _items(data, path)

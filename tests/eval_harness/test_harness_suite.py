@@ -178,3 +178,4 @@ def test_a_benchmark_without_pins_needs_consent() -> None:
         with pytest.raises(HarnessError, match="not pinned") as caught:
             load_suite(name)
         assert caught.value.kind == "unpinned"
+        assert caught.value.next.startswith("hubtools evaluate pin sr1_7bench ")
