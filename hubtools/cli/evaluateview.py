@@ -62,8 +62,6 @@ def print_tables(
     for table in metric_tables(runs, baseline=baseline, best=best):
         output.table(table.columns, table.rows)
         output.note(f"protocol {table.protocol_id[:12]} · {engine_words(table.lines[0].runs[0])}")
-        for differing in table.differs:
-            output.note(f"  differs from the first table in {differing}")
         for note in table.notes:
             output.note(f"  {note}")
 

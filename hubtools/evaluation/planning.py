@@ -81,6 +81,20 @@ def protocol_for(cell: Cell, suite: Suite) -> dict[str, Any]:
     )
 
 
+def computing(cell: Cell) -> dict[str, Any]:
+    """Fields of a foreign harness's protocol that say what computes the answers."""
+    engine, served = cell.engine, cell.engine.kind == "endpoint"
+    backend = {**BACKENDS, "transformers": "transformers serve"}[engine.kind]
+    return {
+        "backend": backend,
+        "engine": _versions(engine),
+        "dtype": "server" if served else engine.dtype,
+        "device": "server" if served else engine.device.partition(":")[0],
+        "batch_size": concurrency(engine),
+        "prompt": {"chat_template": _template_digest(cell) or "server"},
+    }
+
+
 def concurrency(engine: Engine) -> int:
     """Samples in flight."""
     if engine.kind == "vllm":

@@ -67,7 +67,7 @@ class MetricTable:
 
     Args:
         metrics: names; `headline` is the part that stands first, `MACRO` or `WHOLE`.
-        differs: how this protocol differs from that of the first table.
+        differs: how this protocol differs from that of the suite's first table.
         comparisons: of each checkpoint with the baseline.
         selection: what the lead of the best is worth, where one is marked.
         notes: sentences that belong under the table.
@@ -159,7 +159,8 @@ def metric_tables(
         group = [run for run in asked if run.protocol_id == identity]
         below = [f for f in floors if f not in group and _same_questions(f, group[0])]
         table = _table(group, below, baseline=baseline)
-        differs = tuple(differences(asked[0].protocol, group[0].protocol))
+        first = next(run for run in asked if run.suite == group[0].suite)
+        differs = tuple(differences(first.protocol, group[0].protocol))
         table = replace(table, differs=differs, selection=picked(table) if best else None)
         tables.append(replace(table, notes=tuple(notes(table))))
     return tables
