@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 4
 TIMEOUT = 60.0
+MOST = 256
+"""Connections: as many as samples that are likely to be in flight."""
 _PAUSE = 0.25
 JSON = {"Content-Type": "application/json"}
 
@@ -61,7 +63,8 @@ class Client:
         import httpx
 
         if self._http is None:
-            self._http = httpx.AsyncClient(timeout=TIMEOUT, trust_env=False)
+            limits = httpx.Limits(max_connections=MOST, max_keepalive_connections=MOST)
+            self._http = httpx.AsyncClient(timeout=TIMEOUT, limits=limits, trust_env=False)
         data = json.dumps(body).encode()  # ASCII: a model may write half a surrogate pair
         why = ""
         for attempt in range(ATTEMPTS):
