@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from hubtools.digests import sha256_file, sha256_json
 from hubtools.evaluation.protocol import FAILURES, build_protocol, protocol_id
-from hubtools.evaluation.runs import fresh, record_of, told
+from hubtools.evaluation.runs import fresh, record_of, taken_in
 from hubtools.evaluation.tau2.airline import METRIC, SUITE
 from hubtools.evaluation.tau2.planning import REWARD, SEEDS
 from hubtools.evaluation.tau2.record import write_tau2
@@ -62,7 +61,7 @@ def import_tau2(
     }
     runs = out / suite
     with locked(runs / ".lock", f"the folder of runs {runs.name}"):
-        if (known := _known(runs, about)) is not None:
+        if (known := taken_in(runs, about)) is not None:
             return record_of(known)
         folder = fresh(runs)
         more = {"status": "external", "missing": missing, "engine": {}, "date": results.date}
@@ -114,12 +113,3 @@ def _digest(path: Path) -> str:
         return sha256_file(path)
     files = [path / "results.json", *sorted((path / SIMULATIONS).glob("*.json"))]
     return sha256_json({file.name: sha256_file(file) for file in files})
-
-
-def _known(runs: Path, about: Mapping[str, Any]) -> Path | None:
-    """The run that these results became before."""
-    for folder in sorted(runs.iterdir()):
-        same = {name: told(folder).get(name) for name in about} == dict(about)
-        if folder.is_dir() and same and (folder / "run.json").is_file():
-            return folder
-    return None

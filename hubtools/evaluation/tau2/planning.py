@@ -72,7 +72,8 @@ def plan_of(cell: Cell) -> Plan:
             "HT472",
             f"{SUITE} needs a server that parses tool calls",
             detail=(f"vLLM does so with {_PARSER} alone. Nothing was started.",),
-            next=f"add the engine options {_PARSER} --tool-call-parser NAME (hermes for Qwen)",
+            next=f"add --engine-option={_PARSER} --engine-option=--tool-call-parser=NAME"
+            " (hermes for Qwen models)",
         )
     installed = tau2_environment()
     bench = installed.bench(TEST_IDS).drawn(options.limit, options.sample_seed)

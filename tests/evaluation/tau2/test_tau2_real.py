@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,6 +56,25 @@ def ran(out: Path, fault: Fault = NO_FAULT, **more: Any) -> tuple[dict[str, Any]
 def outcomes(record: Mapping[str, Any]) -> dict[tuple[str, int], Any]:
     run = read_run(Path(record["path"]))
     return {(s["item"], s["trial"]): s["scores"] for s in run.iter_samples()}
+
+
+def _wait(until: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not until():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _running() -> bool:
+    """Whether a process still runs the grid of this test's own environment."""
+    script = str(Path(planning.__file__).with_name("grid_child.py")).encode()
+    own = str(os.getpid()).encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            mine = b"TAU2_TEST_RUN=" + own in (process / "environ").read_bytes()
+            if mine and script in (process / "cmdline").read_bytes():
+                return True
+    return False
 
 
 ZERO, ONE = {"success": 0.0}, {"success": 1.0}
@@ -101,6 +124,33 @@ def test_a_run_that_was_cut_goes_on_with_the_same_seeds(tmp_path: Path) -> None:
     assert {USER_OF_6 in json.dumps(call["body"]["messages"]) for call in seen} == {False}
     seed = json.loads((folder / "simulations" / "2-1.json").read_bytes())["simulation"]["seed"]
     assert {call["body"]["seed"] for call in seen} == {seed}
+
+
+def test_a_kill_loses_what_is_in_flight_alone(tmp_path: Path) -> None:
+    def slow(asked: Mapping[str, Any]) -> None:
+        time.sleep(0.05)
+
+    command = [sys.executable, "-m", "hubtools", "evaluate", "run", "--suite", "tau2_airline"]
+    command += ["--model", "policy-agent", "--concurrency", "1", "--trials", "1", "--json"]
+    grid = tmp_path / "tau2_airline" / "1" / "simulations"
+    with sides(slow) as (url, _):
+        command += ["--endpoint", url, "--user", f"{url}#policy-user", "-o", str(tmp_path)]
+        env = {**os.environ, "TAU2_TEST_RUN": str(os.getpid())}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        process = subprocess.Popen(command, env=env, **quiet)
+        _wait(lambda: grid.is_dir() and len(list(grid.glob("*.json"))) >= 3)
+        assert _running()
+        process.kill()
+        process.wait()
+        _wait(lambda: not _running())
+        kept = {path.name: path.read_bytes() for path in grid.glob("*.json")}
+        assert 3 <= len(kept) < 20
+        told = subprocess.run(command, capture_output=True, check=True)
+        assert all((grid / name).read_bytes() == data for name, data in kept.items())
+    record = json.loads((grid.parent / "run.json").read_bytes())
+    assert (record["n"], record["failures"]) == (20, 0)
+    assert record["metrics"]["success"]["k"] == 6  # what the floor scores
+    assert json.loads(told.stdout)["runs"][0]["path"]
 
 
 def test_a_fault_of_the_server_is_no_zero_and_is_made_good(tmp_path: Path) -> None:
