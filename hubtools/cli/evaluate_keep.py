@@ -27,10 +27,12 @@ def rescore(output: Output, path: Path, suite: str | None) -> None:
 
 
 @click.command("import", short_help="Take in results that another harness wrote.")
-@click.argument("path", metavar="FILE", type=_FILE)
+@click.argument("path", metavar="PATH", type=_FILE)
 @click.option("--member", required=True, metavar="NAME", help="Checkpoint that was measured.")
 @click.option("--weights", default="", metavar="SHA256", help="Its weights digest, if known.")
 @click.option("--kind", default=None, help="Format  [default: told by the content]")
+@click.option("--step", type=int, metavar="N", help="Which validation of a training run.")
+@click.option("--seed", type=int, default=0, help="Of the run, to tell repeats apart.")
 @click.option(
     "-o",
     "--out",
@@ -40,7 +42,14 @@ def rescore(output: Output, path: Path, suite: str | None) -> None:
 )
 @with_output
 def import_(
-    output: Output, path: Path, member: str, weights: str, kind: str | None, out: Path | None
+    output: Output,
+    path: Path,
+    member: str,
+    weights: str,
+    kind: str | None,
+    step: int | None,
+    seed: int,
+    out: Path | None,
 ) -> None:
     """Take in results that another harness wrote: lm-eval, τ²-bench, inspect, verl, EEE.
 
@@ -49,7 +58,9 @@ def import_(
     from hubtools.evaluation.importing.importing import import_run
 
     folder = out or Path("evaluations") / member.replace("/", "--")
-    record = import_run(path, kind=kind, member=member, weights=weights, out=folder)
+    record = import_run(
+        path, kind=kind, member=member, weights=weights, out=folder, step=step, seed=seed
+    )
     _kept(output, Path(record["path"]), "hubtools.evaluate-import/1")
 
 

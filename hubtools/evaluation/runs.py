@@ -31,6 +31,15 @@ def unfinished(runs: Path, about: Mapping[str, Any]) -> Path | None:
     return None
 
 
+def taken_in(runs: Path, about: Mapping[str, Any]) -> Path | None:
+    """Folder of the finished run whose claim says all of `about`: results imported before."""
+    for folder in (runs / str(number) for number in _numbers(runs)):
+        same = {name: told(folder).get(name) for name in about} == dict(about)
+        if same and (folder / RUN).is_file():
+            return folder
+    return None
+
+
 def fresh(runs: Path) -> Path:
     """The next free number."""
     numbers = _numbers(runs)

@@ -1,0 +1,1 @@
+"""Results that other harnesses wrote, read into records of our own; nothing is made up."""
