@@ -101,6 +101,7 @@ class _Proxy:
         self._upstream = upstream
         self._key = key
         self._pause = pause
+        self._idle: list[httpx.AsyncClient] = []
         self.lost: OSError | None = None
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -125,35 +126,51 @@ class _Proxy:
     async def _lifespan(self, app: Any) -> AsyncIterator[None]:
         import httpx
 
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-        timeout = httpx.Timeout(_ANSWER, connect=10.0)
+        self._secure = httpx.create_ssl_context()
+        yield
+        for client in self._idle:
+            await client.aclose()
+
+    def _client(self) -> httpx.AsyncClient:
+        """One that nobody uses: a pool of many connections takes longer than a request."""
+        import httpx
+
+        if self._idle:
+            return self._idle.pop()
         away = urlsplit(self._upstream).hostname not in _LOOPBACK
-        async with httpx.AsyncClient(limits=limits, timeout=timeout, trust_env=away) as client:
-            self._client = client
-            yield
+        timeout = httpx.Timeout(_ANSWER, connect=10.0)
+        return httpx.AsyncClient(verify=self._secure, timeout=timeout, trust_env=away)
 
     async def _pass(self, request: Request) -> Response:
         from starlette.responses import JSONResponse, Response, StreamingResponse
 
         body = await request.body()
         call = _told(request, body)
-        response, attempts = await self._send(request, body)
-        call |= {"attempts": attempts}
+        client = self._client()
+        response, call["attempts"] = await self._send(client, request, body)
+        if response is not None and _is_stream(response):
+            call["status"] = response.status_code
+            lines = self._stream(client, response, call)
+            return StreamingResponse(lines, media_type=response.headers["content-type"])
+        self._idle.append(client)
         if response is None:
             call |= {"status": None, "response": None, "failure": "the server does not answer"}
             self._keep(call)
             return JSONResponse({"error": {"message": call["failure"]}}, 502)
-        call |= {"status": response.status_code, "failure": _failure(response)}
-        kind = response.headers.get("content-type", "application/json")
-        if kind.startswith("text/event-stream") and not call["failure"]:
-            return StreamingResponse(self._stream(response, call), media_type=kind)
-        text = self._clean((await response.aread()).decode("utf-8", "replace"))
-        await response.aclose()
+        failure = "" if response.status_code < 400 else f"HTTP {response.status_code}"
+        text = self._clean(response.content.decode("utf-8", "replace"))
+        call |= {"status": response.status_code, "failure": failure}
         self._keep(call | {"response": _json_or_text(text)})
+        kind = response.headers.get("content-type", "application/json")
         return Response(text, response.status_code, media_type=kind)
 
-    async def _send(self, request: Request, body: bytes) -> tuple[httpx.Response | None, int]:
-        """The first answer that is final, or the last one; None when there was no answer at all."""
+    async def _send(
+        self, client: httpx.AsyncClient, request: Request, body: bytes
+    ) -> tuple[httpx.Response | None, int]:
+        """The first answer that is final, or the last one; None when there was no answer at all.
+
+        It is read to its end unless it is a stream.
+        """
         import httpx
 
         url = f"{self._upstream}/{request.path_params['path']}"
@@ -162,15 +179,15 @@ class _Proxy:
             headers["authorization"] = f"Bearer {self._key}"
         response: httpx.Response | None = None
         for attempt in range(1, ATTEMPTS + 1):
-            if response is not None:
-                await response.aclose()
             if attempt > 1:
                 await asyncio.sleep(self._pause * 2.0 ** (attempt - 2))
-            sent = self._client.build_request(
+            sent = client.build_request(
                 request.method, url, params=request.query_params, content=body, headers=headers
             )
             try:
-                response = await self._client.send(sent, stream=True)
+                response = await client.send(sent, stream=True)
+                if not _is_stream(response):
+                    await response.aread()
             except httpx.ReadTimeout:
                 return None, attempt
             except httpx.TransportError:
@@ -180,11 +197,14 @@ class _Proxy:
                 break
         return response, attempt
 
-    async def _stream(self, response: httpx.Response, call: dict[str, Any]) -> AsyncIterator[str]:
+    async def _stream(
+        self, client: httpx.AsyncClient, response: httpx.Response, call: dict[str, Any]
+    ) -> AsyncIterator[str]:
         """Whole lines as they come, so that a key cannot slip through between two pieces."""
         import httpx
 
         lines: list[str] = []
+        call["failure"] = ""
         try:
             async for line in response.aiter_lines():
                 lines.append(self._clean(line))
@@ -193,6 +213,7 @@ class _Proxy:
             call["failure"] = f"the stream broke off: {type(error).__name__}"
         finally:
             await response.aclose()
+            self._idle.append(client)
             self._keep(call | {"response": "\n".join(lines)})
 
     def _clean(self, text: str) -> str:
@@ -226,8 +247,9 @@ def _told(request: Request, body: bytes) -> dict[str, Any]:
     }
 
 
-def _failure(response: httpx.Response) -> str:
-    return "" if response.status_code < 400 else f"HTTP {response.status_code}"
+def _is_stream(response: httpx.Response) -> bool:
+    kind = response.headers.get("content-type", "")
+    return response.status_code < 400 and kind.startswith("text/event-stream")
 
 
 def _json_or_text(text: str) -> Any:

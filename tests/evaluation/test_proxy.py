@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -113,6 +115,21 @@ def test_a_broken_answer_is_asked_again(calls: Path) -> None:
         assert client.post("/chat/completions", json=CHAT).status_code == 200
     (call,) = read_calls(calls)
     assert (call["attempts"], call["failure"]) == (3, "")
+
+
+def test_an_answer_that_breaks_off_is_asked_again(calls: Path) -> None:
+    def cuts(n: int, handler: Any) -> tuple[int, str, bytes]:
+        if n == 1:
+            handler.wfile.write(b"HTTP/1.0 200 OK\r\ncontent-length: 99\r\n\r\n{")
+            handler.wfile.flush()
+            handler.connection.shutdown(socket.SHUT_RDWR)
+            handler.wfile = io.BytesIO()
+        return says("whole")
+
+    with proxied(cuts, calls) as (client, _):
+        answer = client.post("/chat/completions", json=CHAT).json()
+    assert answer["choices"][0]["message"]["content"] == "whole"
+    assert [call["attempts"] for call in read_calls(calls)] == [2]
 
 
 def test_a_lasting_fault_is_told_and_kept(calls: Path) -> None:
