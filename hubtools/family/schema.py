@@ -38,7 +38,7 @@ RepoId = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*$")
 ]
 SuiteName = Annotated[
-    str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@,/-]*$", max_length=200)
+    str, StringConstraints(pattern=r"^[A-Za-z0-9./~][A-Za-z0-9._:@,/~ -]*$", max_length=400)
 ]
 PathText = Annotated[str, AfterValidator(_path)]
 Command = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
@@ -86,7 +86,9 @@ class FamilyTable(Table):
     visibility: Literal["public", "private"] = Field(
         default="public", description="what a new repo becomes after its first commit"
     )
-    suites: tuple[SuiteName, ...] = Field(default=(), description="evaluation suites to run")
+    suites: tuple[SuiteName, ...] = Field(
+        default=(), description="evaluation suites to run: names, lm_eval:TASK, or paths as ./mine"
+    )
 
 
 class ArmTable(Table):

@@ -20,7 +20,7 @@ class Wanted:
     """One run of a member that the manifest asks for.
 
     Args:
-        suite: its name.
+        suite: its name, or where it lies.
         options: what is changed of it.
         seed: of the run.
     """
@@ -32,7 +32,10 @@ class Wanted:
     @property
     def name(self) -> str:
         """As the run is published: `short_qa-seed0`, `sr1_7bench-nudge-seed1`."""
-        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", self.suite)
+        known = (
+            Path(self.suite).name if self.suite.startswith("/") else self.suite.partition("@")[0]
+        )
+        plain = re.sub(r"[^A-Za-z0-9._-]+", "-", known)
         return f"{plain}{'-nudge' if self.options.nudge else ''}-seed{self.seed}"
 
 
@@ -46,7 +49,16 @@ def wanted(release: Release) -> Iterator[Wanted]:
             if own.tool_template:
                 fields["tool_template"] = str(release.family.resolve(own.tool_template))
             for seed in table.seeds:
-                yield Wanted(suite, SuiteOptions(nudge=nudge, **fields), seed)
+                options = SuiteOptions(nudge=nudge, **fields)
+                yield Wanted(_located(release, suite), options, seed)
+
+
+def _located(release: Release, suite: str) -> str:
+    """Paths count from the manifest."""
+    if suite.startswith(("./", "../", "/", "~")):
+        return str(release.family.resolve(suite))
+    name, at, folder = suite.partition("@")
+    return f"{name}@{release.family.resolve(folder)}" if at else suite
 
 
 def cell(release: Release, want: Wanted, target: Target, out: Path) -> Cell:
