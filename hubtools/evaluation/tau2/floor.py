@@ -17,13 +17,13 @@ from typing import Any
 
 from hubtools.evaluation.protocol import POLICY, protocol_id
 from hubtools.evaluation.runs import finished, fresh, record_of, unfinished
-from hubtools.evaluation.tau2.airline import SUITE, TEST_IDS
-from hubtools.evaluation.tau2.environment import tau2_environment
+from hubtools.evaluation.tau2.airline import SUITE, TEST_IDS, Bench
+from hubtools.evaluation.tau2.environment import Installed, tau2_environment
+from hubtools.evaluation.tau2.grid import run_grid
 from hubtools.evaluation.tau2.planning import MAX_ERRORS, MAX_STEPS, protocol_of
 from hubtools.evaluation.tau2.record import GRID, grid_samples, write_tau2
-from hubtools.evaluation.tau2.run import run_grid
-from hubtools.files import locked, write_json
-from hubtools.progress import Progress, silent
+from hubtools.files import disk_error, locked, write_json
+from hubtools.progress import Progress, labelled, silent
 
 MEMBER = "floor: refuses everything"
 REFUSAL = "I have looked at your profile. I am sorry, but our policy does not allow that."
@@ -57,6 +57,19 @@ def run_floor(
     """
     installed = tau2_environment()
     bench = installed.bench(TEST_IDS).drawn(limit, sample_seed)
+    runs = out / SUITE
+    with locked(runs / ".lock", f"the folder of runs {runs.name}"):
+        return record_of(measured_floor(runs, installed, bench, log=log, progress=progress))
+
+
+def measured_floor(
+    runs: Path, installed: Installed, bench: Bench, *, log: Path, progress: Progress = silent
+) -> Path:
+    """Folder of the floor's run among `runs`, which the caller has locked.
+
+    Raises:
+        EnvironmentFailure: HT901, HT904.
+    """
     protocol = protocol_of(
         bench,
         installed.versions,
@@ -74,23 +87,29 @@ def run_floor(
         "engine": {},
         "seed": 0,
     }
-    runs = out / SUITE
-    with locked(runs / ".lock", f"the folder of runs {runs.name}"):
-        if (known := finished(runs, about)) is not None:
-            return record_of(known)
-        folder = unfinished(runs, about) or fresh(runs)
+    if (known := finished(runs, about)) is not None:
+        return known
+    folder = unfinished(runs, about) or fresh(runs)
+    try:
         (folder / GRID).mkdir(parents=True, exist_ok=True)
-        write_json(folder / "about.json", about)
-        with _policy() as url:
-            sides = {
-                name: {"url": url, "model": model, "arguments": {}}
-                for name, model in (("agent", _AGENT), ("user", _USER))
-            }
-            job = {"tasks": list(bench.tasks), "trials": 1, "seed": 0, "concurrency": 4, **sides}
-            limits = {"max_steps": MAX_STEPS, "max_errors": MAX_ERRORS}
-            run_grid(installed, folder, job | limits, log=log, progress=progress)
-        write_tau2(folder, grid_samples(folder, bench, 1, {}), protocol, about)
-    return record_of(folder)
+    except OSError as error:
+        raise disk_error(error, folder) from error
+    write_json(folder / "about.json", about)
+    with _policy() as url:
+        job = {
+            "tasks": list(bench.tasks),
+            "trials": 1,
+            "seed": 0,
+            "max_steps": MAX_STEPS,
+            "max_errors": MAX_ERRORS,
+            "concurrency": 4,
+            "agent": {"url": url, "model": _AGENT, "arguments": {}},
+            "user": {"url": url, "model": _USER, "arguments": {}},
+        }
+        shown = labelled(progress, "measure the floor")
+        run_grid(installed, folder, job, log=log, progress=shown)
+    write_tau2(folder, grid_samples(folder, bench, 1, {}), protocol, about)
+    return folder
 
 
 def answer(model: str, messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

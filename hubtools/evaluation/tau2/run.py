@@ -6,20 +6,19 @@ the package itself does not keep which model answered.
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hubtools.children import run_child
 from hubtools.evaluation.planning import concurrency
 from hubtools.evaluation.preflight import Wants, preflight, require
 from hubtools.evaluation.proxy import recording
 from hubtools.evaluation.serving import Server, serving
 from hubtools.evaluation.spec import Cell
-from hubtools.evaluation.tau2.environment import Installed
+from hubtools.evaluation.tau2.floor import measured_floor
+from hubtools.evaluation.tau2.grid import run_grid
 from hubtools.evaluation.tau2.planning import MAX_ERRORS, SELF, USER_KEY, Plan, plan_of
 from hubtools.evaluation.tau2.record import (
     AGENT_CALLS,
@@ -35,7 +34,6 @@ from hubtools.progress import Progress, silent
 CONTEXT = 6144
 """Tokens that policy, tools and a short conversation need."""
 
-_SCRIPT = Path(__file__).with_name("grid_child.py")
 _TOOL = {
     "type": "function",
     "function": {
@@ -66,6 +64,8 @@ def run_tau2(
 ) -> dict[str, Any]:
     """Run the cell's grid into `folder`, or go on with what is there, and write its record.
 
+    The floor of the same tasks is measured first, as a run beside it, unless it is there.
+
     Args:
         cell: of the suite `tau2_airline`; its `limit` draws tasks of each category.
         server: answers as the target and parses tool calls; None: one is started.
@@ -91,6 +91,7 @@ def run_tau2(
         )
         require(found)
         _begin(folder, about)
+        measured_floor(folder.parent, plan.installed, plan.bench, log=log, progress=progress)
         sides = stack.enter_context(_sides(cell, server, plan, folder))
         run_grid(
             plan.installed,
@@ -118,25 +119,6 @@ def run_tau2(
         "missing": [] if model else ["user.model"],
     }
     return write_tau2(folder, samples, {**plan.protocol, "user": user}, {**about, **more})
-
-
-def run_grid(
-    installed: Installed, folder: Path, job: Mapping[str, Any], *, log: Path, progress: Progress
-) -> None:
-    """Have tau2 run what is missing of a grid.
-
-    Raises:
-        EnvironmentFailure: HT904.
-    """
-    run_child(
-        _SCRIPT,
-        {**job, "folder": str((folder / GRID).resolve())},
-        log=log,
-        what="τ²-bench airline",
-        progress=progress,
-        python=str(installed.python),
-        env=_environment(),
-    )
 
 
 def _begin(folder: Path, about: Mapping[str, Any]) -> None:
@@ -194,15 +176,3 @@ def _wants(cell: Cell) -> Wants:
         tool_template=Path(template) if template else None,
         concurrency=concurrency(cell.engine),
     )
-
-
-def _environment() -> dict[str, str]:
-    """For the harness: loopback alone, no cache of answers, no `.env`, and none of our keys."""
-    secret = [name for name in os.environ if name.endswith(("KEY", "TOKEN", "SECRET", "PASSWORD"))]
-    return {
-        **dict.fromkeys(secret, ""),
-        **dict.fromkeys(("NO_PROXY", "no_proxy"), "127.0.0.1,localhost"),
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-        "LLM_CACHE_ENABLED": "",
-        "PYTHON_DOTENV_DISABLED": "1",
-    }

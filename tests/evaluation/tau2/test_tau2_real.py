@@ -91,6 +91,9 @@ def test_a_grid_is_run_recorded_and_found_again(tmp_path: Path) -> None:
     assert record["terminations"] == {"user_stop": 4}
     assert record["reward_basis"] == {"DB+COMMUNICATE": 4}
     assert record["missing"] == []
+    floor = read_run(tmp_path / "tau2_airline" / "2")
+    assert (floor.member, floor.suite_identity) == (MEMBER, record["suite"])
+    assert floor.metrics["success"]["value"] == 0.5
 
     asked = [call["body"] for call in seen]
     assert {body["temperature"] for body in asked if body["model"] == "policy-agent"} == {0.5}
@@ -132,24 +135,25 @@ def test_a_kill_loses_what_is_in_flight_alone(tmp_path: Path) -> None:
 
     command = [sys.executable, "-m", "hubtools", "evaluate", "run", "--suite", "tau2_airline"]
     command += ["--model", "policy-agent", "--concurrency", "1", "--trials", "1", "--json"]
+    command += ["--limit", "3"]
     grid = tmp_path / "tau2_airline" / "1" / "simulations"
     with sides(slow) as (url, _):
         command += ["--endpoint", url, "--user", f"{url}#policy-user", "-o", str(tmp_path)]
         env = {**os.environ, "TAU2_TEST_RUN": str(os.getpid())}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen(command, env=env, **quiet)
-        _wait(lambda: grid.is_dir() and len(list(grid.glob("*.json"))) >= 3)
+        _wait(lambda: grid.is_dir() and len(list(grid.glob("*.json"))) >= 2)
         assert _running()
         process.kill()
         process.wait()
         _wait(lambda: not _running())
         kept = {path.name: path.read_bytes() for path in grid.glob("*.json")}
-        assert 3 <= len(kept) < 20
+        assert 2 <= len(kept) < 6
         told = subprocess.run(command, capture_output=True, check=True)
         assert all((grid / name).read_bytes() == data for name, data in kept.items())
     record = json.loads((grid.parent / "run.json").read_bytes())
-    assert (record["n"], record["failures"]) == (20, 0)
-    assert record["metrics"]["success"]["k"] == 6  # what the floor scores
+    assert (record["n"], record["failures"]) == (6, 0)
+    assert record["metrics"]["success"]["k"] == 3  # as the floor: those that want no change
     assert json.loads(told.stdout)["runs"][0]["path"]
 
 
