@@ -78,6 +78,8 @@ def samples(
 ) -> None:
     """Show single answers of a run: what was asked, written, extracted and accepted."""
     (run,) = _one(path)
+    if not run.grids:
+        raise click.UsageError(f"The run is only {run.status}: it has figures, and no answers.")
     metric = metric or next(iter(run.grids))
     if metric not in run.grids:
         known = ", ".join(run.grids)
@@ -106,7 +108,7 @@ def samples(
 
 
 def _sample(sample: dict[str, Any], metric: str) -> tuple[str, ...]:
-    scores, extracted = sample["scores"], sample["extracted"]
+    scores, extracted = sample["scores"], sample.get("extracted")
     written = " ".join((sample["output"] or sample["failure"] or "").split())
     return (
         sample["item"],

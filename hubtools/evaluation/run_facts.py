@@ -143,13 +143,13 @@ class _Facts:
     def score(self, score: Score, pointer: str) -> Fact:
         """A figure with its spread: SD of repeats that differ, else the interval."""
         name = ".".join(part for part in (score.part, score.metric) if part)
-        more: dict[str, Any] = {"n": score.n, "k": score.k, "repeats": 1}
+        more: dict[str, Any] = {"n": score.n or None, "k": score.k, "repeats": 1}
         value: Any = score.value
         if score.interval is not None:
             sure = score.interval
             more["spread"] = Spread("ci", sure.low, sure.high, sure.method, sure.n, sure.level)
         if score.repeats is not None:
-            more |= {"n": score.n // score.repeats.k, "k": None, "repeats": score.repeats.k}
+            more |= {"n": score.n // score.repeats.k or None, "k": None, "repeats": score.repeats.k}
             value, more["spread"] = _repeated(score, more.get("spread"))
             if isinstance(value, list):
                 pointer += "/values"

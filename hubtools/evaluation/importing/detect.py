@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
 from hubtools.errors import UsageError
-from hubtools.evaluation.importing.found import parsed
 from hubtools.evaluation.tau2.results import is_results
 
 KINDS = ("verl", "lm_eval", "tau2", "tau2@verl-recipe", "inspect", "every_eval_ever")
@@ -77,7 +77,7 @@ def _is_log(path: Path) -> bool:
 def _first(head: bytes) -> dict[str, Any] | None:
     """The first line, where it is a JSON object by itself."""
     try:
-        row = parsed(head.lstrip().split(b"\n", 1)[0])
+        row = json.loads(head.lstrip().split(b"\n", 1)[0])
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
@@ -95,7 +95,7 @@ def _of_row(row: dict[str, Any], path: Path) -> str | None:
 
 def _of_document(path: Path) -> str | None:
     try:
-        document = parsed(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (ValueError, RecursionError):
         return None
     return _of_object(document, path) if isinstance(document, dict) else None

@@ -6,13 +6,14 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from hubtools.digests import canonical_json
 from hubtools.errors import CheckError, UsageError
+from hubtools.evaluation.scrub import scrub
 
 UNKNOWN_ENGINE = ("engine", "backend", "dtype", "device", "batch_size")
 DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
@@ -70,13 +71,20 @@ def number(value: Any) -> float | None:
     return None
 
 
-def parsed(text: bytes | str) -> Any:
-    """JSON in which NaN and infinity, which are no figures, are read as null.
+def parsed(text: bytes | str, only: Collection[str] = ()) -> Any:
+    """JSON without secrets, in which NaN and infinity, which are no figures, are null.
+
+    Args:
+        text: JSON.
+        only: fields of the object to keep; all, where none is named.
 
     Raises:
         ValueError, RecursionError: it is not JSON, or nested beyond reason.
     """
-    return json.loads(text, parse_constant=lambda _: None)
+    value = json.loads(text, parse_constant=lambda _: None)
+    if only:
+        value = {name: item for name, item in value.items() if name in only}
+    return scrub(value)
 
 
 def rows(path: Path) -> Iterator[Any]:

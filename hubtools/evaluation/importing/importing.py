@@ -77,7 +77,7 @@ def import_run(
         raise damaged(error.strerror or str(error), path) from error
     except UnicodeDecodeError as error:
         raise damaged(f"not text: {error.reason}", path) from error
-    source: dict[str, Any] = {"file": path.name, "sha256": digest, "kind": kind}
+    source: dict[str, Any] = {"file": scrub(path.name), "sha256": digest, "kind": kind}
     if found.step is not None:
         source["step"] = found.step
     about = {"source": source, "member": member, "weights": weights, "seed": seed}
@@ -85,8 +85,11 @@ def import_run(
 
 
 def _kept(found: Found, about: dict[str, Any], out: Path, path: Path) -> dict[str, Any]:
-    protocol = scrub(build_protocol(harness=found.harness, suite=found.suite, **found.protocol))
-    about = scrub(about | {"plan_id": protocol_id(protocol), "requested": found.requested})
+    protocol = build_protocol(harness=found.harness, suite=found.suite, **found.protocol)
+    try:
+        about |= {"plan_id": protocol_id(protocol), "requested": found.requested}
+    except ValueError as error:  # half a surrogate pair, which JSON can spell
+        raise damaged(f"not text: {error}", path) from error
     runs = out / str(found.suite["id"])
     with locked(runs / ".lock", f"the folder of runs {runs.name}"):
         if (known := taken_in(runs, about)) is not None:
@@ -101,6 +104,8 @@ def _kept(found: Found, about: dict[str, Any], out: Path, path: Path) -> dict[st
             part.rename(folder)
         except OSError as error:
             raise disk_error(error, folder) from error
+        except ValueError as error:
+            raise damaged(f"not text: {error}", path) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return record_of(folder)
@@ -117,12 +122,12 @@ def _write(
         **about,
         "harness": protocol["harness"],
         "suite": protocol["suite"],
-        "title": scrub(found.title),
+        "title": found.title,
         "description": "Imported: asked and scored by another harness.",
         "protocol": protocol,
         "status": "reported" if found.samples is None else "external",
         "missing": list(found.missing),
-        "left_out": scrub(list(found.left_out)),
+        "left_out": list(found.left_out),
         "engine": {},
         "date": found.date,
     }
@@ -130,7 +135,7 @@ def _write(
         write_json(folder / "run.json", _reported(found, record))
         return
     try:
-        made = write_run(folder, _clean(found.samples(), path), record, metrics=found.metrics)
+        made = write_run(folder, _each_once(found.samples(), path), record, metrics=found.metrics)
     except HarnessError as error:
         raise bridged(error) from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -144,15 +149,14 @@ def _write(
             raise _contradicted(name, value, mean, path)
 
 
-def _clean(samples: Iterable[Sample], path: Path) -> Iterator[Any]:
-    """Without secrets, each once."""
+def _each_once(samples: Iterable[Sample], path: Path) -> Iterator[Sample]:
     seen = set()
     for sample in samples:
         key = (sample["item"], sample["trial"])
         if key in seen:
             raise not_whole(f"sample {key[0]} of trial {key[1]} is there twice", path)
         seen.add(key)
-        yield scrub(sample)
+        yield sample
 
 
 def _reported(found: Found, record: Mapping[str, Any]) -> dict[str, Any]:

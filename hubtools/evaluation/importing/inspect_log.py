@@ -23,12 +23,8 @@ from hubtools.evaluation.importing.found import (
     share,
     slug,
 )
-from hubtools.evaluation.importing.inspect_sample import sample_of, values_of
-
-LARGEST = 512 << 20
-"""Bytes of one file in a log; those of τ²-bench hold a whole database and take 28 MB."""
-RATIO = 2000
-"""Times that a file may grow when unpacked; JSON that repeats itself grows about 200 times."""
+from hubtools.evaluation.importing.inspect_sample import FIELDS, sample_of, values_of
+from hubtools.evaluation.importing.zipped import unpacked
 
 _MISSING = ("served.fingerprint", *(name for name in UNKNOWN_ENGINE if name != "backend"))
 
@@ -46,11 +42,11 @@ def read_inspect(path: Path, step: int | None = None) -> Found:
     """
     try:
         with zipfile.ZipFile(path) as log:
-            header = _json(log, "header.json")
+            header = parsed(unpacked(log, "header.json"))
             return _found(header, _Log(path, log))
     except KeyError as error:
         raise not_whole(f"the run did not end: {error.args[0]}", path) from error
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise damaged(f"not a zip file that can be read: {error}", path) from error
     except DAMAGE as error:
         raise damaged(f"not a log of inspect: {error!r}", path) from error
@@ -72,7 +68,7 @@ class _Log:
         self.scored = 0
         for name in sorted(log.namelist()):
             if name.startswith("samples/") and name.endswith(".json"):
-                self._see(name, _json(log, name))
+                self._see(name, parsed(unpacked(log, name), FIELDS))
 
     def _see(self, name: str, told: Mapping[str, Any]) -> None:
         key = (str(told["id"]), int(told["epoch"]))
@@ -95,19 +91,7 @@ class _Log:
     def samples(self, metrics: list[str]) -> Iterator[Sample]:
         with zipfile.ZipFile(self.path) as log:
             for name in self.entries.values():
-                yield sample_of(_json(log, name), metrics)
-
-
-def _json(log: zipfile.ZipFile, name: str) -> Any:
-    """One file of the log, unpacked in memory within bounds."""
-    info = log.getinfo(name)
-    if info.file_size > min(LARGEST, RATIO * max(info.compress_size, 1)):
-        raise damaged(f"{name} would unpack to {info.file_size} bytes", str(log.filename))
-    with log.open(info) as stream:
-        data = stream.read(info.file_size + 1)
-    if len(data) > info.file_size:
-        raise damaged(f"{name} is larger than the archive says", str(log.filename))
-    return parsed(data)
+                yield sample_of(parsed(unpacked(log, name), FIELDS), metrics)
 
 
 def _found(header: Mapping[str, Any], log: _Log) -> Found:
@@ -125,7 +109,10 @@ def _found(header: Mapping[str, Any], log: _Log) -> Found:
     if not metrics:
         raise no_figure([str(s.get("name")) for s in results.get("scores", [])], log.path)
     asked = [log.asked[id] for id in dict.fromkeys(key[0] for key in log.entries)]
-    config = {**(header.get("plan") or {}).get("config", {}), **(said.get("model_generate") or {})}
+    config = {
+        **(header.get("plan") or {}).get("config", {}),
+        **(said.get("model_generate_config") or {}),
+    }
     return Found(
         suite={
             "id": f"inspect_{slug(str(said['task']))}",

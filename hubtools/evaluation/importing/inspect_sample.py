@@ -7,6 +7,12 @@ from typing import Any
 
 from hubtools.evaluation.importing.found import Sample, share
 
+FIELDS = (
+    *("id", "epoch", "input", "target", "messages", "output", "scores", "error", "limit"),
+    *("metadata", "attachments", "model_usage"),
+)
+"""What is read of a sample; events and store may be a hundred times as large."""
+
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 """Correct, partly, incorrect, no answer: as inspect counts them."""
 _CUT = {"max_tokens": "length", "model_length": "context"}
@@ -53,7 +59,7 @@ def sample_of(told: Mapping[str, Any], metrics: list[str]) -> Sample:
         if error
         else {name: _answer(scores.get(name.partition(".")[0])) for name in metrics},
         "scores": None if error else {name: values[name] for name in metrics},
-        "served": {"model": str(output["model"])} if output.get("model") else None,
+        "served": {"model": str(output["model"])} if choice and output.get("model") else None,
         "extra": {"metadata": told["metadata"]} if told.get("metadata") else {},
     }
 

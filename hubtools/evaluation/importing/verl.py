@@ -29,6 +29,7 @@ from hubtools.evaluation.importing.found import (
     share,
     slug,
 )
+from hubtools.evaluation.scrub import scrub
 
 _STEP = re.compile(r"\bstep:(\d+) - (.*)")
 _VALUE = re.compile(
@@ -93,7 +94,7 @@ def _console(path: Path) -> dict[int, dict[str, float | None]]:
     validations: dict[int, dict[str, float | None]] = {}
     with path.open(encoding="utf-8", errors="replace") as stream:
         for line in stream:
-            if (found := _STEP.search(line)) and (values := _VALUE.findall(found[2])):
+            if (found := _STEP.search(line)) and (values := _VALUE.findall(scrub(found[2]))):
                 validations.setdefault(int(found[1]), {}).update(
                     (name, None if value == "nan" else float(value)) for name, value in values
                 )
