@@ -64,7 +64,9 @@ def _about(run: Run) -> Iterator[tuple[str, str]]:
 @click.option("--item", "items", multiple=True, help="Of this question. Repeatable.")
 @click.option("--category", default="", help="Of this category.")
 @click.option("--metric", default="", help="Which score to look at  [default: the first]")
-@click.option("-n", "--number", type=click.IntRange(1), default=20, show_default=True)
+@click.option(
+    "-n", "--number", type=click.IntRange(1), default=20, show_default=True, help="At most so many."
+)
 @with_output
 def samples(
     output: Output,

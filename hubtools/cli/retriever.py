@@ -56,7 +56,13 @@ def build(output: Output, corpus: Path, out: Path) -> None:
 
 @command.command("serve")
 @click.argument("index", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="TCP port on 127.0.0.1; 0 takes a free one.",
+)
 @with_output
 def serve(output: Output, index: Path, port: int) -> None:
     """Answer POST /retrieve from INDEX on 127.0.0.1 until Ctrl-C."""

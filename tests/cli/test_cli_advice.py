@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from hubtools.cli.evaluate import DefaultGroup
 from hubtools.cli.main import cli
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,6 +31,9 @@ def wrong(text: str) -> list[str]:
             if words[0].startswith("["):
                 break
             below = command.get_command(context, words[0])
+            if below is None and isinstance(command, DefaultGroup):
+                command = command.commands["run"]
+                continue
             if below is None:
                 found.append(f"no command {words[0]!r}: hubtools {call}")
                 break
@@ -61,6 +65,8 @@ def strings(path: Path) -> Iterator[str]:
     [
         ("hubtools plan --exit-code", 0),
         ("hubtools plan --nope", 1),
+        ("hubtools evaluate MODEL --seed 1", 0),
+        ("hubtools evaluate MODEL --sed 1", 1),
         ("run it again, then `hubtools card shw x`", 1),
         ("correct it, then: hubtools provenance verify 'a b' --claim NAME (or not)", 0),
         ("hubtools has a bug", 0),

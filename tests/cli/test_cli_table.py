@@ -81,7 +81,7 @@ def test_tab_lists_the_commands_without_loading_them() -> None:
 
 
 def test_tab_completes_a_prefix_and_options() -> None:
-    assert completed("hubtools re")[0] == ["release"]
+    assert completed("hubtools rel")[0] == ["release"]
     assert "--version" in completed("hubtools --")[0]
 
 
