@@ -1,7 +1,8 @@
 """A server that answers every chat the same after a pause: `python _stub.py SECONDS`.
 
 It prints its port, answers POST at any path with a chat completion, and GET with the moments
-(CLOCK_MONOTONIC) of the first request and the last answer, which it then forgets.
+(CLOCK_MONOTONIC) of the first request and the last answer, their number and the sum of the pauses
+as they were, which it then forgets.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class Moments:
     """When work came and went."""
 
     def __init__(self) -> None:
-        self.first = self.last = 0.0
+        self.first = self.last = self.pauses = 0.0
         self.n = 0
 
     def told(self) -> bytes:
         """As JSON; then they are forgotten."""
-        data = json.dumps({"first": self.first, "last": self.last, "n": self.n}).encode()
-        self.first, self.last, self.n = 0.0, 0.0, 0
+        data = json.dumps(vars(self)).encode()
+        vars(self).update(vars(Moments()))
         return data
 
 
@@ -75,11 +76,13 @@ class Stub(asyncio.Protocol):
             if head.startswith(b"GET"):
                 self._answer(self._moments.told())
                 continue
-            self._moments.first = self._moments.first or time.monotonic()
-            self._loop.call_later(self._pause, self._done)
+            now = time.monotonic()
+            self._moments.first = self._moments.first or now
+            self._loop.call_later(self._pause, self._done, now)
 
-    def _done(self) -> None:
+    def _done(self, came: float) -> None:
         self._moments.last = time.monotonic()
+        self._moments.pauses += self._moments.last - came
         self._moments.n += 1
         self._answer(BODY)
 

@@ -35,6 +35,14 @@ LATENCY = 0.05
 HERE = Path(__file__).parent
 
 
+class Rate(NamedTuple):
+    """Requests a second; seconds that the server took for each; microseconds of our own CPU."""
+
+    rate: float
+    pause: float
+    cpu: float = 0.0
+
+
 class Stub(NamedTuple):
     """The server."""
 
@@ -47,12 +55,12 @@ class Stub(NamedTuple):
         found: dict[str, float] = httpx.get(f"{self.url}/moments", trust_env=False).json()
         return found
 
-    def rate(self, n: int) -> float:
-        """Requests a second; `n` must have come."""
+    def rate(self, n: int) -> Rate:
+        """Rate of the requests since the last call; `n` must have come."""
         moments = self.moments()
         if moments["n"] != n:
             raise SystemExit(f"{moments['n']} requests came instead of {n}")
-        return n / (moments["last"] - moments["first"])
+        return Rate(n / (moments["last"] - moments["first"]), moments["pauses"] / n)
 
 
 @contextmanager
@@ -73,13 +81,6 @@ def questions(n: int) -> Suite:
     return suite.with_options(trials=max(1, round(n / len(suite.items))))
 
 
-class Rate(NamedTuple):
-    """Requests a second, and microseconds of our own CPU for each, scoring included."""
-
-    rate: float
-    cpu: float
-
-
 def ours(server: Stub, suite: Suite, in_flight: int) -> Rate:
     """The runner."""
     backend = OpenAIBackend(server.url, "stub", concurrency=in_flight, trust_env=False)
@@ -87,7 +88,7 @@ def ours(server: Stub, suite: Suite, in_flight: int) -> Rate:
     with tempfile.TemporaryDirectory() as folder:
         ask(suite, backend, Path(folder))
     cpu = (time.process_time() - begin) * 1e6 / suite.size
-    return Rate(server.rate(suite.size), cpu)
+    return server.rate(suite.size)._replace(cpu=cpu)
 
 
 def ask(suite: Suite, backend: Any, folder: Path) -> None:
@@ -118,7 +119,7 @@ def bare(server: Stub, suite: Suite, in_flight: int) -> float:
             await asyncio.gather(*(worker(client) for _ in range(in_flight)))
 
     asyncio.run(all_of_them())
-    return server.rate(suite.size)
+    return server.rate(suite.size).rate
 
 
 def lm_eval(server: Stub, suite: Suite, in_flight: int, python: str) -> float:
@@ -143,22 +144,26 @@ def lm_eval(server: Stub, suite: Suite, in_flight: int, python: str) -> float:
         done = subprocess.run(argv, capture_output=True, text=True, env=env, check=False)
         if done.returncode:
             raise SystemExit(done.stderr[-2000:])
-    return server.rate(suite.size)
+    return server.rate(suite.size).rate
 
 
 def rates(server: Stub) -> None:
     """Requests a second at 32 and 64 in flight."""
     suite = questions(1280 if quick() else 6400)
-    limit = 32 / LATENCY
-    rate, cpu = max(ours(server, suite, 32) for _ in range(2))
-    share = rate / limit
-    shape = {"requests": suite.size, "latency": LATENCY, "rounds": 2}
-    emit("runner: rate at 32 in flight of the limit", share, "ratio", {"limit/s": limit}, 0.95,
-         share >= 0.95, rate=round(rate), cpu_us=round(cpu), **shape)  # fmt: skip
+    shape = {"requests": suite.size, "latency": LATENCY, "rounds": 3}
+    shares = []
+    for _ in range(3):
+        found = ours(server, suite, 32)
+        shares.append((found.rate * found.pause / 32, found))
+    share, found = max(shares)
+    # The limit is that of the pauses as the server made them: its timer is late by a millisecond.
+    emit("runner: rate at 32 in flight of the limit", share, "ratio",
+         {"limit/s": round(32 / found.pause), "limit/s at 50 ms": 640}, 0.95, share >= 0.95,
+         rate=round(found.rate), cpu_us=round(found.cpu), **shape)  # fmt: skip
     pairs = [(ours(server, suite, 64), bare(server, suite, 64)) for _ in range(3)]
     rate, peer = max(own.rate for own, _ in pairs), max(other for _, other in pairs)
     emit("runner: rate at 64 in flight of bare httpx", rate / peer, "ratio", {"httpx/s": peer},
-         0.85, rate / peer >= 0.85, rate=round(rate), **shape | {"rounds": 3})  # fmt: skip
+         0.85, rate / peer >= 0.85, rate=round(rate), **shape)  # fmt: skip
     python = os.environ.get("LMEVAL_PYTHON", "")
     if not python:
         print("lm-eval: not measured, LMEVAL_PYTHON names no interpreter", file=sys.stderr)
