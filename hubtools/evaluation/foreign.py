@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from hubtools.evaluation.spec import Cell
@@ -25,17 +24,19 @@ class Foreign:
     """
 
     planned: Callable[[Cell], dict[str, Any]]
-    run: Callable[..., None]
+    run: Callable[..., object]
 
 
 def harness_of(suite: str) -> Foreign | None:
     """The harness whose suite this is; None for our own."""
     if suite.startswith("lm_eval:"):
-        module = import_module("hubtools.evaluation.lmeval.run")
-        return Foreign(module.planned_protocol, module.run_lm_eval)
+        from hubtools.evaluation.lmeval import run as lmeval
+
+        return Foreign(lmeval.planned_protocol, lmeval.run_lm_eval)
     if suite == "tau2_airline":
-        module = import_module("hubtools.evaluation.tau2.run")
-        return Foreign(module.planned_protocol, module.run_tau2)
+        from hubtools.evaluation.tau2 import run as tau2
+
+        return Foreign(tau2.planned_protocol, tau2.run_tau2)
     return None
 
 
