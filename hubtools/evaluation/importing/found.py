@@ -21,6 +21,8 @@ DAMAGE = (AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 Sample = dict[str, Any]
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -71,8 +73,10 @@ def number(value: Any) -> float | None:
     return None
 
 
-def parsed(text: bytes | str, only: Collection[str] = ()) -> Any:
+def parsed(text: bytes, only: Collection[str] = ()) -> Any:
     """JSON without secrets, in which NaN and infinity, which are no figures, are null.
+
+    Half a surrogate pair, which JSON can spell and UTF-8 cannot, becomes a question mark.
 
     Args:
         text: JSON.
@@ -82,6 +86,8 @@ def parsed(text: bytes | str, only: Collection[str] = ()) -> Any:
         ValueError, RecursionError: it is not JSON, or nested beyond reason.
     """
     value = json.loads(text, parse_constant=lambda _: None)
+    if _SURROGATE.search(text):
+        value = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
     if only:
         value = {name: item for name, item in value.items() if name in only}
     return scrub(value)

@@ -86,10 +86,7 @@ def import_run(
 
 def _kept(found: Found, about: dict[str, Any], out: Path, path: Path) -> dict[str, Any]:
     protocol = build_protocol(harness=found.harness, suite=found.suite, **found.protocol)
-    try:
-        about |= {"plan_id": protocol_id(protocol), "requested": found.requested}
-    except ValueError as error:  # half a surrogate pair, which JSON can spell
-        raise damaged(f"not text: {error}", path) from error
+    about |= {"plan_id": protocol_id(protocol), "requested": found.requested}
     runs = out / str(found.suite["id"])
     with locked(runs / ".lock", f"the folder of runs {runs.name}"):
         if (known := taken_in(runs, about)) is not None:
@@ -104,8 +101,6 @@ def _kept(found: Found, about: dict[str, Any], out: Path, path: Path) -> dict[st
             part.rename(folder)
         except OSError as error:
             raise disk_error(error, folder) from error
-        except ValueError as error:
-            raise damaged(f"not text: {error}", path) from error
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return record_of(folder)

@@ -126,6 +126,13 @@ def test_rewards_that_are_no_share_are_left_out(tmp_path: Path) -> None:
         take(write_rows(tmp_path / "21.jsonl", rows), tmp_path / "out")
 
 
+def test_half_a_surrogate_pair_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    rows = [row | {"output": "\ud83d", "input": "\U0001f600"} for row in generations([[1]])]
+    run = take(write_rows(tmp_path / "20.jsonl", rows), tmp_path / "out")
+    (sample,) = run.iter_samples()
+    assert (sample["output"], sample["messages"][0]["content"]) == ("?", "\U0001f600")
+
+
 def test_a_cut_line_is_named(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "20.jsonl", generations([[1], [0]]))
     path.write_text(path.read_text()[:-30])
