@@ -230,6 +230,23 @@ def test_tools_are_rendered_here_and_no_parser_touches_the_text() -> None:
     assert (body["stop"], body["top_p"]) == (["</answer>"], 0.9)
 
 
+@pytest.mark.parametrize(("key", "sent"), [("", "Basic bWU6cEB3"), ("k", "Bearer k")])
+def test_a_user_in_the_address_is_sent_where_there_is_no_key(
+    monkeypatch: pytest.MonkeyPatch, key: str, sent: str
+) -> None:
+    monkeypatch.setenv("TEST_KEY", key)
+    seen: list[str] = []
+
+    def script(question: str, attempt: int, headers: dict) -> Answer:
+        seen.append(headers["Authorization"])
+        return says("ok")
+
+    with serving(script) as (url, _):
+        backend = OpenAIBackend(url.replace("//", "//me:p%40w@"), "m", api_key_env="TEST_KEY")
+        asyncio.run(answered(backend, chat("a")))
+    assert seen == [sent]
+
+
 def test_an_address_that_is_none_is_said() -> None:
     backend = OpenAIBackend("localhost:8000", "m", pause=0.0)
     with pytest.raises(HarnessError, match="does not answer"):
