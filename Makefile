@@ -39,7 +39,7 @@ tau2-env:  ## make .venv-tau2, which holds τ²-bench for the suite tau2_airline
 
 lm-eval-env:  ## make .venv-lm-eval, which holds lm-eval for suites lm_eval:TASK
 	test -x .venv-lm-eval/bin/python || $(PYTHON) -m venv .venv-lm-eval
-	.venv-lm-eval/bin/python -m pip install 'lm_eval[api]==0.4.13'
+	.venv-lm-eval/bin/python -m pip install 'lm_eval[api]==0.4.13' 'transformers>=5.24,<6'
 
 demo: $(READY)  ## the whole job with a small real model, on the embedded Hub
 	$(BIN)/python -m demo
