@@ -104,6 +104,8 @@ def test_memory_of_keys_and_values(model: Path) -> None:
     [finding] = found(model, wants, memory=need - 1)
     assert ids([finding]) == ["warning HT441"]
     assert "1.9 GB" in finding.message
+    on_gpu = Engine("vllm", dtype="bfloat16", device="cuda")
+    assert found(model, wants, on_gpu, memory=need - 1) == []
     memory = free_memory()
     assert memory is None or memory > 1 << 20
 
