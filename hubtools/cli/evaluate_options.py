@@ -1,0 +1,118 @@
+"""The options of `hubtools evaluate run`: what to ask, whom, how, and where it goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+_OPTIONS = (
+    click.option(
+        "--suite",
+        "suites",
+        multiple=True,
+        default=("short_qa",),
+        show_default=True,
+        metavar="NAME",
+        help="Suite: a name, a path, or lm_eval:TASK. Repeatable.",
+    ),
+    click.option(
+        "--adapter",
+        "adapters",
+        multiple=True,
+        type=FOLDER,
+        metavar="DIR",
+        help="PEFT adapter on MODEL, evaluated by itself. Repeatable.",
+    ),
+    click.option(
+        "--seed",
+        "seeds",
+        multiple=True,
+        type=click.IntRange(0, 2**32 - 1),
+        default=(0,),
+        show_default=True,
+        help="Seed for sampling; repeat it for repeats.",
+    ),
+    click.option(
+        "--engine",
+        type=click.Choice(["transformers", "vllm"]),
+        default="transformers",
+        show_default=True,
+        help="What computes the answers.",
+    ),
+    click.option(
+        "--engine-python",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="PATH",
+        help="Python of the environment that holds vllm.",
+    ),
+    click.option("--endpoint", metavar="URL", help="Ask an OpenAI-compatible server, up to /v1."),
+    click.option("--model", "served_name", metavar="NAME", default="", help="Model name there."),
+    click.option(
+        "--api-key-env",
+        metavar="VARIABLE",
+        default="OPENAI_API_KEY",
+        show_default=True,
+        help="Environment variable with the server's key.",
+    ),
+    click.option(
+        "--dtype",
+        type=click.Choice(["float32", "bfloat16", "float16"]),
+        default="float32",
+        show_default=True,
+        help="How an engine of ours computes.",
+    ),
+    click.option("--device", default="cpu", show_default=True, help="Where, for example cuda:0."),
+    click.option("--concurrency", type=click.IntRange(1), help="Samples in flight."),
+    click.option("--max-model-len", type=click.IntRange(1), help="Context length to serve with."),
+    click.option("--engine-option", "options", multiple=True, help="Further server argument."),
+    click.option("--limit", type=click.IntRange(1), help="Questions per category, drawn by seed."),
+    click.option("--sample-seed", type=click.IntRange(0), default=0, help="Seed of that draw."),
+    click.option("--trials", type=click.IntRange(1), help="Answers per question."),
+    click.option("--temperature", type=click.FloatRange(0), help="0 is greedy."),
+    click.option("--nudge", is_flag=True, help="Append the suite's prompt nudge."),
+    click.option("--max-context", type=click.IntRange(1), help="Tokens of prompt and answer."),
+    click.option(
+        "--accept-unpinned", is_flag=True, help="Take questions whose digest nobody has pinned."
+    ),
+    click.option("--retriever-url", default="", metavar="URL", help="A /retrieve service."),
+    click.option("--user", default="", metavar="URL#NAME", help="Model that plays the user."),
+    click.option("--max-steps", type=click.IntRange(1), help="Steps of a conversation."),
+    click.option(
+        "--tool-template",
+        default="",
+        metavar="FILE",
+        help="Chat template in place of the checkpoint's, for one that shows no tools.",
+    ),
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray", "slurm"]),
+        default="local",
+        show_default=True,
+        help="Who computes: this process, a Ray cluster, or a SLURM array that is written.",
+    ),
+    click.option("--ray-address", default="", help="Of a running cluster; else one starts here."),
+    click.option("--gpus", type=click.FloatRange(0), default=0, help="That a Ray job needs."),
+    click.option("--slurm-option", "slurm_options", multiple=True, help="Further sbatch option."),
+    click.option(
+        "-o",
+        "--out",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="OUT",
+        help="Directory of runs; of several checkpoints, OUT/NAME  [default: evaluations/NAME]",
+    ),
+    click.option("--again", is_flag=True, help="Add a run although a finished one is there."),
+    click.option("--retry-failed", is_flag=True, help="Ask again what got no answer."),
+    click.option("--dry-run", is_flag=True, help="Show what would be run; run nothing."),
+)
+
+
+def run_options(function: Any) -> Any:
+    """The options of `run`, grouped: what to ask, whom, how, where it goes."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
