@@ -28,7 +28,8 @@ CHATML = """{%- if tools %}{{ '<|im_start|>system\\n# Tools\\n<tools>' }}
         {%- elif '</think>' in body %}
             {%- set body = body.split('</think>')[-1].lstrip('\\n') %}
         {%- endif %}
-        {{- '<|im_start|>assistant\\n' }}{% generation %}{{ body }}
+        {{- '<|im_start|>assistant' }}{% if message.name is defined %}{{ message.name }}{% endif %}
+        {{- '\\n' }}{% generation %}{{ body }}
         {%- for call in message.tool_calls or [] %}
             {{- '\\n<tool_call>\\n' }}{{ call.function | tojson }}{{ '\\n</tool_call>' }}
         {%- endfor %}{% endgeneration %}{{ '<|im_end|>\\n' }}
