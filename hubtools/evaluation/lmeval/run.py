@@ -17,7 +17,7 @@ from hubtools.digests import sha256_file, sha256_json
 from hubtools.errors import CheckError, UsageError
 from hubtools.evaluation.failures import bridged
 from hubtools.evaluation.lmeval.asked import Asked, asked
-from hubtools.evaluation.lmeval.environment import lm_eval_python, versions
+from hubtools.evaluation.lmeval.environment import lm_eval_python, version
 from hubtools.evaluation.lmeval.samples import metric_names, samples_of
 from hubtools.evaluation.planning import computing, concurrency
 from hubtools.evaluation.protocol import FAILURES, build_protocol, protocol_id
@@ -52,9 +52,8 @@ def planned_protocol(cell: Cell) -> dict[str, Any]:
         suite["include_sha256"] = _include_digest(wanted.include)
     if options.limit is not None:
         suite["drawn"] = {"limit": options.limit, "sample_seed": options.sample_seed}
-    found = versions(lm_eval_python())
     return build_protocol(
-        harness={"name": "lm_eval", "version": found["lm_eval"]},
+        harness={"name": "lm_eval", "version": version(lm_eval_python())},
         suite=suite,
         sampling={"temperature": options.temperature if options.temperature else "of the task"},
         failures=FAILURES,

