@@ -7,6 +7,7 @@ depends on such a choice is refused, by kind, and never quoted.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from hubtools.logs.containers import MAX_LINE
@@ -42,19 +43,36 @@ def parse_line(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise BadJsonError("not UTF-8", f"byte {error.start + 1}") from error
     try:
-        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise BadJsonError("too deep") from error
-    except ValueError as error:
-        if not line.endswith(b"\n"):
-            raise BadJsonError("cut off", "the file ends in the middle of this line") from error
-        raise BadJsonError("not JSON", _position(error)) from error
+        value = parse_value(text)
+    except BadJsonError as bad:
+        if bad.kind == "not JSON" and not line.endswith(b"\n"):
+            raise BadJsonError("cut off", "the file ends in the middle of this line") from bad
+        raise
     if not isinstance(value, dict):
         raise BadJsonError("not an object", f"a JSON {type(value).__name__}")
     return value
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def parse_value(text: str, make: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """The one JSON value that `text` is; `make` builds its objects when they are no plain ones.
+
+    Raises:
+        BadJsonError: not strict JSON.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=make or unique, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise BadJsonError("too deep") from error
+    except ValueError as error:
+        raise BadJsonError("not JSON", _position(error)) from error
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of key-value pairs.
+
+    Raises:
+        BadJsonError: a duplicate key.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

@@ -17,8 +17,8 @@ Missing = Literal["", "absent", "null", "not text", "other format"]
 """Why a response names no model."""
 
 BadKind = Literal[
-    "damaged", "cut off", "too long", "not UTF-8", "not JSON", "too deep", "duplicate key",
-    "not an object", "not a response", "whole document",
+    "damaged", "cut off", "too long", "not UTF-8", "not JSON", "not YAML", "too deep",
+    "duplicate key", "not an object", "not a response", "reader failed",
 ]  # fmt: skip
 
 
@@ -38,6 +38,7 @@ class Record:
         piece: part of a streamed response; pieces with one id are one response.
         offered: fallback models that the request allowed.
         error: what failed, when the API answered with an error instead.
+        harness: no model made this turn, the harness wrote it.
     """
 
     file: str
@@ -55,6 +56,7 @@ class Record:
     piece: bool = False
     offered: tuple[str, ...] = ()
     error: str = ""
+    harness: bool = False
 
 
 @dataclass(frozen=True, slots=True)

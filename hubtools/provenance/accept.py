@@ -120,7 +120,9 @@ def _next(verdict: Mapping[str, Any], id: str, claim_where: str) -> str:
         advice = _SUSPECT_NEXT[sign["cause"]].format(where=where, aliases=aliases)
     else:
         what = "the pattern" if by_option else "`logs`"
-        advice = f"point {what} at JSON lines of chat completions (plain, gzip or zstd)"
+        advice = (
+            f"point {what} at logs that hold whole responses (docs/provenance.md lists the formats)"
+        )
     if by_option:
         return advice
     return f'{advice}; or set [provenance] status = "reported" and say why in `reason`'

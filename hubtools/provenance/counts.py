@@ -1,7 +1,7 @@
 """Counting what logs say: per role, which name was asked for and which one answered (pure).
 
-Copies of a response are counted once, pieces of a stream are one response, errors are not
-responses, and nothing is decided here.
+Copies of a response are counted once, pieces of a stream are one response, errors and what a
+harness wrote itself are not responses, and nothing is decided here.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class RoleCount:
     unsupported: Counter[str] = field(default_factory=Counter)
     grades: set[Grade] = field(default_factory=set)
     errors: int = 0
+    harness: int = 0
 
     def reported(self) -> Counter[str]:
         """Reported name → responses, evidence grades only."""
@@ -102,6 +103,8 @@ def tally(records: Iterable[Record | BadLine]) -> Tally:
             total.bad_kinds[item.kind] += 1
             if len(total.bad) < SHOWN:
                 total.bad.append(item)
+        elif item.harness:
+            total.roles.setdefault(item.role, RoleCount()).harness += 1
         elif item.error:
             total.roles.setdefault(item.role, RoleCount()).errors += 1
         elif item.id and item.piece:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 GRADES = {
-    "A": "what a provider's batch output holds",
+    "A": "what a provider's batch output or recorded traffic holds",
     "B": "responses as a client saves them",
     "C": "responses as a gateway passes them on",
     "E": "no model name that a server stated",

@@ -69,6 +69,8 @@ def _places(lines: Iterable[BadLine]) -> str:
 def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
     if role.errors:
         yield f"{role_name}: error answers, which are not responses and not in n: {role.errors:,}"
+    if role.harness:
+        yield f"{role_name}: turns that the harness wrote itself, not in n: {role.harness:,}"
     if role.missing:
         listed = ", ".join(f"{kind} {n:,}" for kind, n in sorted(role.missing.items()))
         yield f"{role_name}: responses that name no model: {role.missing.total():,} ({listed})"

@@ -81,15 +81,19 @@ def verify_logs(
         aliases=table,
         hosting=own,
     )
-    counted = {str(file["path"]): file for file in verdict.files}
-    empty = {"lines": 0, "records": 0}
     return replace(
         verdict,
         files=[
-            {**empty, **counted.get(name, {}), "path": name, "sha256": digest}
+            {"path": name, **_counted(name, verdict), "sha256": digest}
             for name, digest in ((label(path, root), digest) for path, digest in digests.items())
         ],
     )
+
+
+def _counted(name: str, verdict: Verdict) -> dict[str, int]:
+    """Lines and records of one file, all members of an archive together."""
+    own = [file for file in verdict.files if f"{file['path']}/".startswith(f"{name}/")]
+    return {key: sum(int(file[key]) for file in own) for key in ("lines", "records")}
 
 
 def _read(

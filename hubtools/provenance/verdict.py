@@ -18,7 +18,7 @@ from hubtools.provenance.names import shown
 from hubtools.provenance.notes import notes
 from hubtools.provenance.suspicion import Suspicion, suspicions
 
-RULES_VERSION = 1
+RULES_VERSION = 2
 """Part of a verify stage's key: raised when the same logs may get another verdict."""
 
 STOPPING = frozenset({"MIXED", "CONTRADICTS-CLAIM", "SUSPECT", "UNREADABLE"})
@@ -150,6 +150,7 @@ def _role(role: RoleCount, word: str, requested: str) -> dict[str, Any]:
         "missing": dict(sorted(role.missing.items())),
         "unsupported": _by_name(role.unsupported),
         "errors": role.errors,
+        "harness": role.harness,
     }
 
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from log_lines import chunk, lines, pair, response
 
 from hubtools.logs import jsonline
-from hubtools.logs.openai_chat import read_line
-from hubtools.logs.read import read_logs
+from hubtools.logs.read import read_line, read_logs
 from hubtools.logs.records import BadLine, Record
 
 
@@ -96,9 +95,14 @@ def test_a_missing_model_has_three_ways() -> None:
 def test_other_formats_never_count_as_reporting() -> None:
     converse = {"output": {"message": {}}, "stopReason": "end_turn"}
     ollama = {"model": "llama3", "created_at": "2024-05-24T20:26:46Z", "message": {}, "done": True}
-    for answer in (converse, ollama):
+    unknown = {"generated": "Hi", "model": "model-x"}
+    ways = {}
+    for answer in (converse, ollama, unknown):
         found = one(pair(answer))
-        assert (found.reported, found.missing, found.grade) == ("", "other format", "E")
+        assert found.grade == "E"
+        ways[found.reported] = found.missing
+    assert ways == {"": "other format", "llama3": ""}
+    assert one(pair(converse)).missing == "absent"
 
 
 def test_gateways_are_graded() -> None:
@@ -212,7 +216,7 @@ def test_files_are_read_in_order_with_their_place(tmp_path: Path) -> None:
         ("sub/b.jsonl", 2, "record"),
         ("sub/b.jsonl", 3, "record"),
         ("sub/b.jsonl", 4, "damaged"),
-        ("c.jsonl", 1, "whole document"),
+        ("c.jsonl", 1, "not a response"),
     ]
 
 

@@ -142,8 +142,8 @@ def test_an_id_with_another_time_is_told() -> None:
 
 
 def test_other_rules_are_refused() -> None:
-    with pytest.raises(ValueError, match="rules 2"):
-        verify([], claim="", rules_version=2)
+    with pytest.raises(ValueError, match="rules 3"):
+        verify([], claim="", rules_version=3)
 
 
 def test_the_stopping_verdicts_are_the_worst() -> None:

@@ -28,6 +28,7 @@ def test_an_alias_answered_by_one_name_is_resolved() -> None:
         "missing": {},
         "unsupported": {},
         "errors": 0,
+        "harness": 0,
     }
     assert verdict["roles"]["user"]["k"] == verdict["roles"]["user"]["n"] == 671
     assert verdict["created"] == {"from": "2026-06-09T10:13:20Z", "to": "2026-06-09T10:13:20Z"}

@@ -1,0 +1,1 @@
+"""Response formats of model APIs, one file each."""
