@@ -38,6 +38,7 @@ __all__ = [
     "chat_template_digest",
     "evaluate",
     "find_run",
+    "foresee",
     "model_weights",
     "planned_protocol",
     "rescore",
@@ -68,6 +69,19 @@ def find_run(cell: Cell) -> dict[str, Any] | None:
     """
     folder = finished(_runs(cell), _about(cell, planned_protocol(cell)))
     return None if folder is None else record_of(folder)
+
+
+def foresee(cell: Cell) -> None:
+    """Stop for what would go wrong, before an engine is started; warnings come with the run.
+
+    Raises:
+        CheckError: HT440 to HT442.
+    """
+    if foreign.harness_of(cell.suite) is None:
+        found = preflight(
+            cell.target, cell.engine, wants(cell, suite_of(cell)), memory=free_memory()
+        )
+        require(found)
 
 
 def evaluate(
@@ -119,6 +133,7 @@ def evaluate(
         elif "continues" in (known := told(folder)):
             about["continues"] = known["continues"]
         if server is None and cell.engine.kind != "transformers":
+            foresee(cell)
             server = stack.enter_context(
                 serving(cell.target, cell.engine, log=log, progress=progress)
             )

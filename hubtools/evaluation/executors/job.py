@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hubtools.errors import UsageError
-from hubtools.evaluation.bridge import evaluate, find_run
+from hubtools.evaluation.bridge import evaluate, find_run, foresee
 from hubtools.evaluation.serving import serving
 from hubtools.evaluation.spec import Cell, cell_from_json
 from hubtools.files import write_json
@@ -72,6 +72,7 @@ def run_job(
             story = log or cell.out / "log"
             found = None if job.again or job.retry_failed else find_run(cell)
             if found is None and server is None and cell.engine.kind != "transformers":
+                foresee(cell)
                 server = stack.enter_context(
                     serving(cell.target, cell.engine, log=story, progress=progress)
                 )
