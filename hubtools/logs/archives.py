@@ -5,6 +5,7 @@ A member is read as a stream and never written; the sum of what is unpacked is b
 
 from __future__ import annotations
 
+import lzma
 import struct
 import tarfile
 import zipfile
@@ -23,6 +24,19 @@ MAX_RATIO = 1000
 
 _ZSTD = 93  # zipfile of Python 3.11 does not know it
 _FREE = 1 << 30
+_DAMAGE = (
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    lzma.LZMAError,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What the standard library raises on damaged archives."""
 
 
 def is_zip(head: bytes) -> bool:
@@ -51,9 +65,7 @@ def zip_members(path: Path, stream: BinaryIO) -> Iterator[tuple[str, PieceReader
             budget.members(len(infos))
             for info in sorted(infos, key=lambda info: info.filename):
                 yield _safe(info.filename), PieceReader(budget.counted(_zipped(archive, info)))
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
-        raise DamagedLogError(f"the zip archive is damaged: {error}") from error
-    except (zlib.error, struct.error, UnicodeError, OverflowError) as error:
+    except _DAMAGE as error:
         raise DamagedLogError("the zip archive is damaged") from error
 
 
@@ -105,8 +117,8 @@ def tar_members(packed: int, source: PieceReader) -> Iterator[tuple[str, PieceRe
                     with content:
                         pieces = budget.counted(unpacked(content))
                         yield _safe(member.name), PieceReader(pieces)
-    except (tarfile.TarError, EOFError, ValueError, OverflowError) as error:
-        raise DamagedLogError(f"the tar archive is damaged: {error}") from error
+    except _DAMAGE as error:
+        raise DamagedLogError("the tar archive is damaged") from error
 
 
 class _Budget:
@@ -118,11 +130,15 @@ class _Budget:
             raise DamagedLogError(f"the archive has more than {MAX_MEMBERS:,} files")
 
     def counted(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        for piece in pieces:
-            self._left -= len(piece)
-            if self._left < 0:
-                raise DamagedLogError(f"the archive unpacks to over {MAX_RATIO:,} times its size")
-            yield piece
+        try:
+            for piece in pieces:
+                self._left -= len(piece)
+                if self._left < 0:
+                    what = f"the archive unpacks to over {MAX_RATIO:,} times its size"
+                    raise DamagedLogError(what)
+                yield piece
+        except _DAMAGE as error:
+            raise DamagedLogError("a member of the archive is damaged or encrypted") from error
 
 
 def _safe(member: str) -> str:

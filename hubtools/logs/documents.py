@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from hubtools.logs import containers
 
 _OUTSIDE = re.compile(rb'["{}\[\]\n]')
-_INSIDE = re.compile(rb'["\\\n]')
+_STRING = re.compile(rb'(?:[^"\\\n]++|\\[^\n])*+')
 _BETWEEN = b" \t\r\n,\xef\xbb\xbf"
 
 
@@ -38,18 +38,16 @@ class _Scanner:
 
     def feed(self, piece: bytes) -> Iterator[tuple[int, bytes]]:
         at = kept = 0
-        if self.escaped:
-            at, self.escaped = 1, False
-        while found := (_INSIDE if self.quoted else _OUTSIDE).search(piece, at):
-            place, at = found.start(), found.end()
-            byte = piece[place]
+        if self.escaped and piece:
+            at, self.escaped = int(piece[0] != 0x0A), False
+        while (place := self._next(piece, at)) < len(piece):
+            byte, at = piece[place], place + 1
             if byte == 0x0A:
                 self.line += 1
             elif byte == 0x22:
                 self.quoted = not self.quoted
             elif byte == 0x5C:
-                at += 1
-                self.escaped = at > len(piece)
+                self.escaped = at == len(piece)
             elif byte in b"[{":
                 if self.depth == self.base:  # whatever stands between values is no value
                     self._keep(piece[kept:place])
@@ -73,6 +71,14 @@ class _Scanner:
                     yield from self._flush(b"\n")
                     kept, self.start = at, self.line
         self._keep(piece[kept:])
+
+    def _next(self, piece: bytes, at: int) -> int:
+        """The place of the next byte that matters."""
+        if self.quoted:
+            found = _STRING.match(piece, at)
+            return found.end() if found else len(piece)
+        found = _OUTSIDE.search(piece, at)
+        return found.start() if found else len(piece)
 
     def end(self) -> Iterator[tuple[int, bytes]]:
         if self.base and self.depth == self.base and not b"".join(self.held).strip(_BETWEEN):

@@ -9,7 +9,7 @@ import yaml
 
 from hubtools.logs.jsonline import BadJsonError, parse_line, parse_value, unique
 
-_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\n]', re.DOTALL)
+_TOKENS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[{}\n]', re.DOTALL)
 _MAX_NODES = 5_000_000
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hubtools.errors import HubtoolsError
 from hubtools.logs import containers
 from hubtools.logs.answers import records
 from hubtools.logs.archives import is_tar, is_zip, tar_members, zip_members
@@ -16,7 +17,7 @@ from hubtools.logs.documents import values
 from hubtools.logs.exchange import Exchange
 from hubtools.logs.jsonline import BadJsonError, parse_line
 from hubtools.logs.located import line_of, parse_json, parse_yaml
-from hubtools.logs.readers import OWN, reader_of
+from hubtools.logs.readers import reader_of
 from hubtools.logs.records import BadLine, Record
 
 _HEAD = 64 << 10
@@ -73,7 +74,7 @@ def read_line(line: bytes, file: str, number: int) -> Iterator[Record | BadLine]
 
 def read_value(value: dict[str, Any], file: str, line: int) -> Iterator[Record | BadLine]:
     """The records in one document, or one line, that begins on `line`."""
-    reader = None
+    name = "deciding the format"
     try:
         reader = reader_of(value)
         if reader is None:
@@ -81,16 +82,17 @@ def read_value(value: dict[str, Any], file: str, line: int) -> Iterator[Record |
             what = "a request alone" if alone else "another format"
             yield BadLine(file, line, "not a response", what)
             return
+        name = reader.name
         for call in reader.exchanges(value):
             if not isinstance(call, Exchange):
                 raise TypeError(f"{type(call).__name__} is no Exchange")
             yield from records(call, file, line_of(call.at, line))
     except RecursionError:
         yield BadLine(file, line, "too deep")
-    except Exception as error:
-        if reader is None or reader in OWN:
-            raise
-        detail = f"{reader.name}: {type(error).__name__}"  # not its text, which may quote the log
+    except HubtoolsError:
+        raise
+    except Exception as error:  # another package's reader may fail in any way
+        detail = f"{name}: {type(error).__name__}"  # not its text, which may quote the log
         yield BadLine(file, line, "reader failed", detail)
 
 
@@ -127,13 +129,18 @@ def _read(source: PieceReader, place: _Place) -> Iterator[Record | BadLine]:
 def _one_document(head: bytes) -> bool:
     """Whether an object goes on beyond its first line, or another one follows it there."""
     first, *rest = [line for line in head.split(b"\n") if line.strip()][:2]
-    if not rest and not head.endswith(b"\n"):
-        return False  # one line, however long
+    if len(head) > _HEAD // 2 and not rest:
+        return False  # a long line, of which only the beginning is seen
+    second = rest[0].strip() if rest else b""
+    # After a bad line comes a good one; the second line of a document is none by itself.
+    return _broken(first) and not (second.startswith(b"{") and not _broken(second))
+
+
+def _broken(line: bytes) -> bool:
     try:
-        parse_line(first + b"\n")
+        parse_line(line + b"\n")
     except BadJsonError as bad:
-        # What no second line can repair is a bad line.
-        return bad.kind == "not JSON" and not (rest and rest[0].lstrip().startswith(b"{"))
+        return bad.kind == "not JSON"
     return False
 
 

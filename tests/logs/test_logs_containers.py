@@ -1,7 +1,9 @@
 """Files and lines: patterns that stay at home, packed files, damage, endless lines."""
 
+import bz2
 import gzip
 import io
+import lzma
 import random
 import tracemalloc
 from pathlib import Path
@@ -20,6 +22,11 @@ def zstd(data: bytes) -> bytes:
     return zstandard.ZstdCompressor().compress(data)
 
 
+def small_bz2(data: bytes) -> bytes:
+    """In small blocks: of a block that is cut off nothing comes back."""
+    return bz2.compress(data, compresslevel=1)
+
+
 def reads_when_joined(error: UsageError) -> bool:
     """A release puts message and details on one line with `; ` between: no new sentence there."""
     told = [error.message, *error.detail]
@@ -34,6 +41,9 @@ PACKINGS = {
     "gzip members": lambda a, b: gzip.compress(a) + gzip.compress(b),
     "zstd": lambda a, b: zstd(a + b),
     "zstd frames": lambda a, b: zstd(a) + zstd(b),
+    "xz streams": lambda a, b: lzma.compress(a) + bytes(8) + lzma.compress(b),
+    "bzip2 streams": lambda a, b: bz2.compress(a) + bz2.compress(b),
+    "gzip of xz of zstd": lambda a, b: gzip.compress(lzma.compress(zstd(a + b))),
     "zstd after a frame to skip": lambda a, b: SKIPPED_FRAME + zstd(a + b),
 }
 
@@ -60,7 +70,7 @@ def test_a_large_file_crosses_every_buffer(tmp_path: Path) -> None:
         assert [line for _, line in open_lines(path)] == expected, name
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd, lzma.compress, small_bz2])
 def test_lines_before_a_cut_are_kept_and_the_cut_is_told(tmp_path: Path, pack) -> None:
     noise = random.Random(1)
     data = b"".join(b"%d\n" % noise.getrandbits(400) for _ in range(3000))
@@ -75,7 +85,7 @@ def test_lines_before_a_cut_are_kept_and_the_cut_is_told(tmp_path: Path, pack) -
     assert data.startswith(b"".join(found))
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd, lzma.compress, bz2.compress])
 def test_flipped_bytes_are_damage_not_a_crash(tmp_path: Path, pack) -> None:
     packed = bytearray(pack(bytes(range(256)) * 400))
     for place in range(8, min(len(packed), 60)):
@@ -86,12 +96,21 @@ def test_flipped_bytes_are_damage_not_a_crash(tmp_path: Path, pack) -> None:
         list(open_lines(path))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstd, lzma.compress, bz2.compress])
 def test_an_endless_line_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack) -> None:
     monkeypatch.setattr(containers, "MAX_LINE", 1000)
     path = tmp_path / "log"
     path.write_bytes(pack(b"a\n" + b"x" * 5_000_000 + b"\nb\n"))
     assert [(n, len(line)) for n, line in open_lines(path)] == [(1, 2), (2, 1001), (3, 2)]
+
+
+def test_what_is_packed_too_often_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(gzip.compress(gzip.compress(gzip.compress(b"a\n"))))
+    assert [line for _, line in open_lines(path)] == [b"a\n"]
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    with pytest.raises(DamagedLogError, match="more than 3 times"):
+        list(open_lines(path))
 
 
 def test_a_bomb_stays_small_in_memory(tmp_path: Path) -> None:

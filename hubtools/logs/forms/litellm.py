@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from hubtools.logs.exchange import Exchange, LogReader
-from hubtools.logs.fields import iso_seconds
+from hubtools.logs.fields import iso_seconds, seconds
 
 
 def _fits(value: Mapping[str, Any]) -> bool:
@@ -33,7 +33,7 @@ def _exchanges(value: Mapping[str, Any]) -> Iterator[Exchange]:
         {"model": inner["model"], "stream": bool(inner.get("stream"))},
         raw if direct else inner["response"],
         role=value.get("role"),
-        date=float(start) if isinstance(start, int | float) else iso_seconds(start),
+        date=seconds(start) if isinstance(start, int | float) else iso_seconds(start),
         error=(inner.get("error_str") or "failure") if failed else None,
         gateway=not direct,
         at=value,

@@ -33,7 +33,7 @@ def _exchanges(value: Mapping[str, Any]) -> Iterator[Exchange]:
     runs = [value] if _simulation(value) else objects(value["simulations"])
     for run in runs:
         for place, message in enumerate(objects(run.get("messages"))):
-            if message.get("role") in _ROLES:
+            if message.get("role") in ("assistant", "user"):
                 yield _turn(message, value.get("info"), first=place == 0)
 
 

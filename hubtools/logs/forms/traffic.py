@@ -31,11 +31,11 @@ def exchange(
     return Exchange(
         request,
         response,
-        best="A",
+        # A LiteLLM proxy writes the name that the client asked for into its answers.
+        best="E" if any(key.startswith("x-litellm-") for key in headers) else "A",
         url=url,
         date=_date(headers.get("date", "")),
         error=f"status {status}" if failed else None,
-        gateway=any(key.startswith("x-litellm-") for key in headers),
         at=at,
     )
 
