@@ -17,6 +17,7 @@ from typing import Any
 
 from eval_harness.errors import HarnessError
 from eval_harness.pins import read_pins
+from eval_harness.suite_values import texts
 
 UNPINNED = " (unpinned)"
 
@@ -188,7 +189,7 @@ def read_part(part: Part, path: Path) -> tuple[list[dict[str, Any]], str]:
         try:
             data = json.loads(line)
             question = data["question"].strip()
-            answers = [str(answer) for answer in data["golden_answers"]]
+            answers = list(texts(data["golden_answers"], "golden_answers"))
             if not question or not answers:
                 raise ValueError("no question, or no answer")
             key = data["id"]

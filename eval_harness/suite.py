@@ -16,6 +16,7 @@ from eval_harness.errors import HarnessError
 from eval_harness.extractors import EXTRACTORS
 from eval_harness.scorers import SCORERS
 from eval_harness.suite_model import Item, Metric, Sampling, Suite
+from eval_harness.suite_values import component, label, number, prompts, text, texts, whole
 
 __all__ = ["Item", "Metric", "Suite", "load_suite", "suite_names"]
 
@@ -28,6 +29,12 @@ _KEYS = {
 }
 _METRIC = {"name", "extractor", "scorer", "tiers"}
 _SAMPLING = {"max_new_tokens", "temperature", "top_p", "stop"}
+FOLDERS = ("log", "slurm")
+"""Names beside the suites' folders in a folder of runs."""
+PARTS = ("all", "macro")
+"""What stands in a category's place in figures of the whole."""
+COUNTS = ("failures", "cut_off", "tokens")
+"""What stands in a metric's place in counts."""
 
 
 def suite_names() -> list[str]:
@@ -50,10 +57,11 @@ def load_suite(name: str | Path, *, accept_unpinned: bool = False) -> Suite:
     data, folder = suite_table(path)
     try:
         suite = _suite(data, folder / path.name, accept_unpinned)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        _check(suite, path)
+        suite.digest  # noqa: B018  a value that JSON does not have, such as a date
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         missing = f"missing key {error}" if isinstance(error, KeyError) else str(error)
         raise _bad(missing, path) from error
-    _check(suite, path)
     return suite
 
 
@@ -119,21 +127,21 @@ def _suite(data: Mapping[str, Any], path: Path, accept_unpinned: bool) -> Suite:
     if max_context is None and agent_kind(agent) == "search":
         max_context = Settings().max_context
     return Suite(
-        id=str(data["id"]),
-        version=str(data["version"]),
+        id=component(data["id"], "id", FOLDERS),
+        version=label(str(data["version"]), "version"),
         title=str(data["title"]),
         description=str(data["description"]).strip(),
         items=items,
         items_sha256=digest,
         metrics=tuple(_metric(table, path) for table in data["metrics"]),
-        prompt={key: str(value) for key, value in data["prompt"].items()},
+        prompt=prompts(data["prompt"]),
         sampling=_sampling(data["sampling"], path),
         base=path.parent,
         average=data.get("average", "micro"),
-        trials=int(data.get("trials", 1)),
+        trials=whole(data.get("trials", 1), "trials", 1),
         agent=agent,
-        nudge=str(data.get("nudge", "")),
-        max_context=None if max_context is None else int(max_context),
+        nudge=text(data.get("nudge", ""), "nudge"),
+        max_context=None if max_context is None else whole(max_context, "agent.max_context", 1),
         retriever=dict(data.get("retriever", {})),
         dataset=dataset,
         sources=tuple(data.get("sources", ())),
@@ -142,17 +150,18 @@ def _suite(data: Mapping[str, Any], path: Path, accept_unpinned: bool) -> Suite:
 
 def _metric(table: Mapping[str, Any], path: Path) -> Metric:
     _known(table, _METRIC, path)
-    name, tiers = str(table["name"]), tuple(int(tier) for tier in table.get("tiers", ()))
+    name = label(table["name"], "the metric's name", COUNTS)
+    tiers = tuple(whole(tier, "tiers", 0) for tier in table.get("tiers", ()))
     return Metric(name, str(table["extractor"]), str(table["scorer"]), tiers)
 
 
 def _sampling(table: Mapping[str, Any], path: Path) -> Sampling:
     _known(table, _SAMPLING, path)
     return Sampling(
-        max_new_tokens=int(table["max_new_tokens"]),
-        temperature=float(table["temperature"]),
-        top_p=float(table.get("top_p", 1.0)),
-        stop=tuple(str(text) for text in table.get("stop", ())),
+        max_new_tokens=whole(table["max_new_tokens"], "max_new_tokens", 1),
+        temperature=number(table["temperature"], "temperature"),
+        top_p=number(table.get("top_p", 1.0), "top_p", 1.0),
+        stop=texts(table.get("stop", ()), "stop"),
     )
 
 
@@ -165,13 +174,11 @@ def _items(data: Mapping[str, Any], path: Path) -> tuple[tuple[Item, ...], str]:
     except OSError as error:
         raise _bad(f"cannot be read: {error.strerror}", path) from error
     items = []
-    for number, line in enumerate(raw.splitlines(), start=1):
+    for line_number, line in enumerate(raw.splitlines(), start=1):
         try:
             item = _item(json.loads(line))
-        except (KeyError, TypeError, ValueError) as error:
-            raise _bad(f"line {number} is not an item: {error}", path, number) from error
-        if not item.answers:
-            raise _bad(f"line {number} has no answer", path, number)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise _bad(f"line {line_number} is not an item: {error}", path, line_number) from error
         items.append(item)
     digest = hashlib.sha256(raw).hexdigest()
     if digest != data["items_sha256"]:
@@ -180,8 +187,16 @@ def _items(data: Mapping[str, Any], path: Path) -> tuple[tuple[Item, ...], str]:
 
 
 def _item(data: Mapping[str, Any]) -> Item:
-    answers = tuple(str(answer) for answer in data["answers"])
-    return Item(data["id"], data["category"], data["question"], data["context"], answers)
+    answers = texts(data["answers"], "answers")
+    if not answers or not all(answer.strip() for answer in answers):
+        raise ValueError("it has no answer, or a blank one")
+    return Item(
+        text(data["id"], "id"),
+        label(data["category"], "category", PARTS),
+        text(data["question"], "question"),
+        text(data["context"], "context"),
+        answers,
+    )
 
 
 def _check(suite: Suite, path: Path) -> None:
@@ -191,8 +206,6 @@ def _check(suite: Suite, path: Path) -> None:
         raise _bad("two items have the same id", path)
     if suite.average not in ("micro", "macro"):
         raise _bad(f"average {suite.average!r} is neither micro nor macro", path)
-    if suite.trials < 1:
-        raise _bad(f"trials {suite.trials} is less than 1", path)
     names = [metric.name for metric in suite.metrics]
     if not names or len(set(names)) != len(names):
         raise _bad("metrics need one name each, and there must be one", path)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import builtins
+import hashlib
 import http
 import json
 from importlib import import_module
@@ -20,6 +21,11 @@ NAMES = [
     "short_qa",
     *(f"sr1_7bench{kind}" for kind in ("", "-fixture", "-fixture-tools", "-tools")),
 ]
+
+
+def made_item(**changes: object) -> str:
+    item = {"id": "a", "category": "c", "question": "q", "context": "", "answers": ["x"]}
+    return json.dumps({**item, **changes}) + "\n"
 
 
 def test_items_are_what_the_packages_give_today() -> None:
@@ -113,13 +119,25 @@ def test_mistakes_in_a_suite_are_named(
         ('{"id": "a"}\n', "line 1 is not an item"),
         ('{"id":"a","category":"","question":"","context":"","answers":[]}\n', "has no answer"),
         ("", "no items"),
+        (made_item(answers="Paris"), "answers is 'Paris', not a list of texts"),
+        (made_item(answers={"a": 1}), "answers is .*, not a list of texts"),
+        (made_item(answers=[None]), "one of answers is None, not a text"),
+        (made_item(answers=[" "]), "or a blank one"),
+        (made_item(question=None), "question is None, not a text"),
+        (made_item(question="\ud83d"), "question holds half a surrogate pair"),
+        (made_item(id="\ud83d"), "id holds half a surrogate pair"),
+        (made_item(id=["a"]), "id is .*, not a text"),
+        (made_item(category=["a"]), "category is .*, not a text"),
+        (made_item(category=""), "category '' cannot head a column"),
+        (made_item(category="a\nb"), "cannot head a column"),
+        (made_item(category="a|b"), "cannot head a column"),
+        (made_item(category="macro"), "category cannot be 'macro': that name is taken"),
+        ("[" * 100_000 + "\n", "line 1 is not an item"),
     ],
 )
 def test_mistakes_in_items_are_named_with_their_line(tmp_path: Path, line: str, words: str) -> None:
     folder = write_suite(tmp_path / "words", 1)
     (folder / "items.jsonl").write_text(line)
-    import hashlib
-
     text = (folder / "suite.toml").read_text()
     old = text.split('items_sha256 = "')[1][:64]
     text = text.replace(old, hashlib.sha256(line.encode()).hexdigest())
@@ -179,3 +197,61 @@ def test_a_benchmark_without_pins_needs_consent() -> None:
             load_suite(name)
         assert caught.value.kind == "unpinned"
         assert caught.value.next.startswith("hubtools evaluate pin sr1_7bench ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        *(
+            ('id = "words"', f"id = {json.dumps(name)}", "cannot name a folder")
+            for name in (
+                "../../../pwned",
+                "/tmp/abs",
+                "..",
+                ".",
+                "",
+                "log",
+                "x" * 300,
+                "a\0b",
+                "a/b",
+            )
+        ),
+        ("max_new_tokens = 8", "max_new_tokens = -5", "max_new_tokens -5 is less than 1"),
+        ("max_new_tokens = 8", "max_new_tokens = 1.5", "max_new_tokens is 1.5, not a whole"),
+        *(
+            ("temperature = 0.0", f"temperature = {value}", "not a number from 0")
+            for value in ("-1", "nan", "inf", '"x"', "true")
+        ),
+        ("temperature = 0.0", "temperature = 0.0\ntop_p = 7", "top_p is 7, not a number from 0"),
+        ("temperature = 0.0", 'temperature = 0.0\nstop = "abc"', "stop is 'abc', not a list"),
+        ('version = "1"', 'version = "1"\ntrials = 2.7', "trials is 2.7, not a whole number"),
+        ('"{question}"', '"{question.foo}"', "holds {question.foo} with something in it"),
+        ('"{question}"', '"{question:>3000000000}"', "holds {question} with something in it"),
+        ('"{question}"', '"{question!r}"', "holds {question} with something in it"),
+        ('name = "em"', 'name = ""', "cannot head a column"),
+        ('name = "em"', 'name = "failures"', "that name is taken"),
+        ('version = "1"', 'version = "1"\nretriever = {day = 2020-01-01}', "not JSON serial"),
+    ],
+)
+def test_values_that_no_suite_can_have(tmp_path: Path, old: str, new: str, words: str) -> None:
+    folder = write_suite(tmp_path / "words", 2)
+    toml = folder / "suite.toml"
+    assert old in toml.read_text()
+    toml.write_text(toml.read_text().replace(old, new))
+    with pytest.raises(HarnessError) as caught:
+        load_suite(folder)
+    assert (caught.value.kind, caught.value.where) == ("bad_suite", str(toml))
+    assert words in caught.value.message
+
+
+def test_whole_numbers_are_answers_and_doubled_braces_are_text(tmp_path: Path) -> None:
+    folder = write_suite(tmp_path / "words", 1)
+    raw = made_item(answers=[1945, "x"]).encode()
+    toml = folder / "suite.toml"
+    old = hashlib.sha256((folder / "items.jsonl").read_bytes()).hexdigest()
+    (folder / "items.jsonl").write_bytes(raw)
+    text = toml.read_text().replace(old, hashlib.sha256(raw).hexdigest())
+    toml.write_text(text.replace('"{question}"', '"{{}} {question}"'))
+    suite = load_suite(folder)
+    assert suite.items[0].answers == ("1945", "x")
+    assert suite.messages(suite.items[0])[0]["content"] == "{} q"
