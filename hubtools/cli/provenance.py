@@ -72,10 +72,11 @@ def command() -> None:
 )
 @with_output
 def verify(output: Output, targets: tuple[str, ...], **options: Any) -> None:
-    """Read raw chat-completion logs and say what they report, k of n per role.
+    """Read raw API logs and say what they report, k of n per role.
 
-    PATTERNs are files, directories or globs (JSON lines; plain, gzip or zstd). FAMILY_DIR holds a
-    family.toml that says where the logs are; it is the current directory when nothing is given.
+    PATTERNs are files, directories or globs, in any of the formats and packings that
+    docs/provenance.md lists, told by content. FAMILY_DIR holds a family.toml that says where the
+    logs are; it is the current directory when nothing is given.
     Exit code 3 when several models answered, the claim is contradicted, or nothing can be read.
     """
     from hubtools.provenance.accept import require_acceptable

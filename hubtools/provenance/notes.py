@@ -77,7 +77,7 @@ def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
     for name, n in sorted(role.unsupported.items()):
         yield (
             f"{role_name}: responses that say {shown(name)} in a field which the software in "
-            f"between fills with the requested name: {n:,}; they are no evidence"
+            f"between writes, often with the requested name: {n:,}; they are no evidence"
         )
     if role.n and not role.requested and judge.requested:
         yield (

@@ -187,6 +187,53 @@ SWE_AGENT = {
     "replay_config": json.dumps({"agent": {"model": {"name": "alias-x"}}}),
 }
 
+OTEL = {
+    "resourceSpans": [
+        {
+            "scopeSpans": [
+                {
+                    "spans": [
+                        {
+                            "name": "chat alias-x",
+                            "startTimeUnixNano": "1780000000500000000",
+                            "attributes": [
+                                {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+                                {
+                                    "key": "gen_ai.request.model",
+                                    "value": {"stringValue": "alias-x"},
+                                },
+                                {
+                                    "key": "gen_ai.response.model",
+                                    "value": {"stringValue": "model-x"},
+                                },
+                                {"key": "gen_ai.response.id", "value": {"stringValue": "c-1"}},
+                            ],
+                        },
+                        {"name": "tool", "attributes": []},
+                    ]
+                }
+            ]
+        }
+    ]
+}
+SPAN = {
+    "name": "chat alias-x",
+    "start_time": "2026-05-28T20:26:40.500000Z",
+    "attributes": {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "alias-x",
+        "gen_ai.response.model": "model-x",
+        "gen_ai.response.id": "c-1",
+    },
+}
+TAU_BENCH = {
+    "task_id": 0,
+    "reward": 1.0,
+    "traj": [{"role": who, "content": "Hi"} for who in ("system", "user", "assistant", "tool")],
+}
+VERL = {"input": "a", "output": "b", "gts": "c", "score": 1.0, "step": 3}
+DISTILABEL = {"model_name": "alias-x", "distilabel_metadata": {}, "generation": "Hi"}
+
 DOCUMENTS: dict[str, Any] = {
     "chat": response(),
     "chunk": chunk("c1", "model-x"),
@@ -204,4 +251,9 @@ DOCUMENTS: dict[str, Any] = {
     "mini-SWE-agent": MINI_SWE,
     "OpenHands": OPENHANDS,
     "SWE-agent": SWE_AGENT,
+    "OpenTelemetry": OTEL,
+    "span": SPAN,
+    "τ-bench": TAU_BENCH,
+    "verl": VERL,
+    "distilabel": DISTILABEL,
 }

@@ -15,14 +15,19 @@ from log_samples import (
     ANTHROPIC,
     ANTHROPIC_EVENTS,
     CASSETTE,
+    DISTILABEL,
     DOCUMENTS,
     HAR,
     INSPECT,
     LITELLM,
     MINI_SWE,
     OPENHANDS,
+    OTEL,
+    SPAN,
     SWE_AGENT,
     TAU2,
+    TAU_BENCH,
+    VERL,
     events,
 )
 
@@ -112,6 +117,24 @@ def test_agents_logs() -> None:
     assert told(OPENHANDS) == [("agent", "gw/alias-x", "model-x", "C")] * 2
     assert len({(item.id, item.body) for item in read(OPENHANDS)}) == 1
     assert told(SWE_AGENT) == [("agent", "alias-x", "", "E")]
+
+
+def test_spans_are_telemetry() -> None:
+    for value in (OTEL, SPAN):
+        assert told(value) == [("unknown", "alias-x", "model-x", "D")]
+        (found,) = read(value)
+        assert (found.id, found.created) == ("c-1", 1780000000.5)
+    attributes = {"gen_ai.operation.name": "chat", "error.type": "timeout"}
+    assert read({"attributes": attributes})[0].error == "timeout"
+    assert read({"attributes": {"gen_ai.operation.name": "chat"}})[0].missing == "absent"
+    assert read({"attributes": {"gen_ai.operation.name": "execute_tool"}}) == []
+
+
+def test_logs_without_responses_say_nothing() -> None:
+    assert told(TAU_BENCH) == [("user-simulator", "", "", "E"), ("agent", "", "", "E")]
+    assert told(VERL) == [("unknown", "", "", "E")]
+    assert told(DISTILABEL) == [("unknown", "alias-x", "", "E")]
+    assert read(VERL)[0].missing == "absent"
 
 
 def test_an_anthropic_batch_is_wire_grade() -> None:
