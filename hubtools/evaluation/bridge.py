@@ -1,6 +1,6 @@
 """From a cell to the record of its run: the harness works in a child process, we keep order.
 
-Runs are append-only: `<out>/<suite>/<n>/`. A finished run of the same weights under the same
+Runs are append-only: `<out>/<suite>/<n>/`. A finished run of the same files under the same
 protocol and seed is found again; an unfinished one is gone on with.
 """
 
@@ -15,9 +15,8 @@ from typing import Any
 
 from eval_harness.journal import NAME as RESPONSES
 from hubtools.children import run_child
-from hubtools.digests import sha256_file, weights_digest
-from hubtools.errors import CheckError
 from hubtools.evaluation import foreign
+from hubtools.evaluation.identity import claim, model_weights
 from hubtools.evaluation.planning import (
     chat_template_digest,
     concurrency,
@@ -26,7 +25,6 @@ from hubtools.evaluation.planning import (
     wants,
 )
 from hubtools.evaluation.preflight import free_memory, preflight, require
-from hubtools.evaluation.protocol import protocol_id
 from hubtools.evaluation.rescoring import rescore
 from hubtools.evaluation.runs import finished, fresh, record_of, told, unfinished
 from hubtools.evaluation.serving import Server, serving
@@ -67,7 +65,7 @@ def find_run(cell: Cell) -> dict[str, Any] | None:
     Raises:
         HubtoolsError: as for `planned_protocol`.
     """
-    folder = finished(_runs(cell), _about(cell, planned_protocol(cell)))
+    folder = finished(_runs(cell), claim(cell, planned_protocol(cell)))
     return None if folder is None else record_of(folder)
 
 
@@ -117,7 +115,7 @@ def evaluate(
             process is at work there, HT904 the child died; answers so far are kept.
     """
     runs, protocol = _runs(cell), planned_protocol(cell)
-    about = _about(cell, protocol)
+    about = claim(cell, protocol)
     with locked(runs / ".lock", f"the folder of runs {runs.name}"), ExitStack() as stack:
         folder = unfinished(runs, about)
         if folder is None:
@@ -141,29 +139,6 @@ def evaluate(
         ask = other.run if other else _ask
         ask(cell, server, folder, about=about, log=log, progress=progress)
     return record_of(folder)
-
-
-def model_weights(model: Path, adapter: Path | None = None) -> str:
-    """Weights digest of a checkpoint folder, together with that of an adapter on it.
-
-    Raises:
-        CheckError: HT409 no safetensors there.
-    """
-    files: dict[str, str] = {}
-    for prefix, folder in (("", model), ("adapter/", adapter)):
-        if folder is None:
-            continue
-        found = sorted(folder.glob("*.safetensors"))
-        if not found:
-            raise CheckError(
-                "HT409",
-                "no safetensors files in the folder",
-                where=str(folder),
-                detail=("Pickled weights are not loaded.",),
-                next="name a checkpoint folder that holds *.safetensors (or convert its weights)",
-            )
-        files |= {prefix + path.name: sha256_file(path) for path in found}
-    return weights_digest(files)
 
 
 def _ask(
@@ -215,17 +190,6 @@ def _told(server: Server) -> dict[str, Any]:
 def _runs(cell: Cell) -> Path:
     """Folder of the runs of the cell's suite."""
     return cell.out / (foreign.slug(cell.suite) or suite_of(cell).id)
-
-
-def _about(cell: Cell, protocol: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "protocol": protocol,
-        "plan_id": protocol_id(protocol),
-        "weights": cell.target.weights,
-        "member": cell.target.member,
-        "requested": cell.engine.served_name,
-        "seed": cell.seed,
-    }
 
 
 def _continued(found: Path, folder: Path) -> Path:

@@ -24,7 +24,10 @@ _FIGURES = (
     *("schema", "date", "suite_digest", "protocol_id", "samples_sha256", "missing", "status"),
     *("title", "description", "responses_sha256"),
 )
-_ABOUT = ("protocol", "plan_id", "weights", "member", "requested", "seed", "suite", "rescored")
+_ABOUT = (
+    *("protocol", "plan_id", "weights", "model_files", "endpoint", "member", "requested", "seed"),
+    *("suite", "rescored"),
+)
 
 
 def rescore(run: Path, *, suite: str | None = None, progress: Progress = silent) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def _score(suite: Suite, source: Path, folder: Path, record: Mapping[str, Any]) 
     try:
         runner.rescore(suite, source, folder, record)
         about = {**record, "suite": suite.identity()}
-        write_json(folder / runner.ABOUT, {key: about[key] for key in _ABOUT})
+        write_json(folder / runner.ABOUT, {key: about[key] for key in _ABOUT if key in about})
     except HarnessError as error:
         raise bridged(error) from error
     except OSError as error:

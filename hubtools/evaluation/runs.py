@@ -12,7 +12,7 @@ from eval_harness.runner import ABOUT
 from hubtools.errors import CheckError
 from hubtools.evaluation.records import read_run
 
-_SAME = ("plan_id", "weights", "member", "requested", "seed")
+_SAME = ("plan_id", "weights", "model_files", "endpoint", "member", "requested", "seed")
 
 
 def finished(runs: Path, about: Mapping[str, Any]) -> Path | None:
@@ -67,13 +67,13 @@ def _claimed(runs: Path, about: Mapping[str, Any]) -> list[Path]:
 
 
 def _same(known: Mapping[str, Any], about: Mapping[str, Any]) -> bool:
-    return all(key in known and known[key] == about[key] for key in _SAME)
+    return bool(known) and all(known.get(key, "") == about.get(key, "") for key in _SAME)
 
 
 def _numbers(runs: Path) -> list[int]:
     if not runs.is_dir():
         return []
-    return sorted(int(path.name) for path in runs.iterdir() if path.name.isdigit())
+    return sorted(int(path.name) for path in runs.iterdir() if path.name.isdecimal())
 
 
 def _sound(folder: Path) -> bool:
