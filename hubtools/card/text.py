@@ -142,7 +142,10 @@ def value_text(fact: Fact) -> str:
     if len(shown) > 1:
         parts[0] += f" ({len(shown)} samples of the same checkpoint)"
     elif fact.repeats and fact.repeats > 1:
-        parts[0] += f" (mean of {fact.repeats} repeats)"
+        # An interval beside own repeats: they were equal, and chance is that of the questions.
+        equal = fact.status == "measured" and fact.spread is not None and fact.spread.kind == "ci"
+        said = f"{fact.repeats} equal runs" if equal else f"mean of {fact.repeats} repeats"
+        parts[0] += f" ({said})"
     if fact.spread is not None:
         parts.append(spread_text(fact.spread))
     return ", ".join(parts)

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from hubtools.errors import CheckError
 from hubtools.evaluation.records import Run
+from hubtools.evaluation.repeats import same_checkpoint, standing
 from hubtools.evaluation.score import MACRO, WHOLE, Score, questions, scores
 from hubtools.facts import Fact, Source, Spread, Status, Subject
 
@@ -48,8 +49,11 @@ def repeats_record(runs: Sequence[Run], paths: Sequence[str]) -> dict[str, Any]:
     what = {"weights", "protocol_id", "status"}
     differing = sorted(n for n in what if len({getattr(run, n) for run in runs}) > 1)
     differing += ["the questions"] if len({questions(run) for run in runs}) > 1 else []
-    if differing or len({run.sha256 for run in runs}) < max(2, len(runs)):
+    lone = len({run.sha256 for run in standing(runs)}) < max(2, len(runs))
+    if differing or lone or not all(same_checkpoint(first, run) for run in runs):
         why = f"they differ in {', '.join(differing)}" if differing else "it is one and the same"
+        if not (differing or lone):
+            why = "their weights or other files of the model are not known to be the same"
         raise CheckError(
             "HT445",
             f"the {len(runs)} runs of {first.suite} are not repeats of each other: {why}",
@@ -83,7 +87,8 @@ def repeated_facts(
     member: str = "",
     weights: str = "",
 ) -> list[Fact]:
-    """The facts of several runs that are repeats: means with their SD, of two both values.
+    """The facts of several runs that are repeats: means with their SD, of two both values, of equal
+    ones the figure of one.
 
     Args:
         runs: as given to `repeats_record`.
@@ -94,7 +99,7 @@ def repeated_facts(
     """
     make = _Facts(runs[0], path_in_facts, sha256, member, weights)
     found = [
-        make.score(score, f"/figures/{_escaped(score.part or 'all')}/{score.metric}/repeats")
+        make.score(score, f"/figures/{_escaped(score.part or 'all')}/{score.metric}")
         for score in scores(runs)
     ]
     return [*found, *make.counts(runs)]
@@ -143,7 +148,7 @@ class _Facts:
     def score(self, score: Score, pointer: str) -> Fact:
         """A figure with its spread: SD of repeats that differ, else the interval."""
         name = ".".join(part for part in (score.part, score.metric) if part)
-        more: dict[str, Any] = {"n": score.n or None, "k": score.k, "repeats": 1}
+        more: dict[str, Any] = {"n": score.n or None, "k": score.k, "repeats": score.runs}
         value: Any = score.value
         if score.interval is not None:
             sure = score.interval
@@ -151,10 +156,9 @@ class _Facts:
         if score.repeats is not None:
             more |= {"n": score.n // score.repeats.k or None, "k": None, "repeats": score.repeats.k}
             value, more["spread"] = _repeated(score, more.get("spread"))
-            if isinstance(value, list):
-                pointer += "/values"
-            else:
-                pointer += "/mean"
+            pointer += "/repeats/values" if isinstance(value, list) else "/repeats/mean"
+        elif score.runs > 1:
+            pointer += "/value"
         return self(name, value, "proportion", pointer, **more)
 
 

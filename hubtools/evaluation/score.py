@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hubtools.evaluation.grid import Grid
+from hubtools.evaluation.repeats import distinct
 from hubtools.evaluation.statistics import Interval, interval, macro, wilson
 from hubtools.evaluation.statistics_trials import (
     Repeats,
@@ -36,8 +37,9 @@ class Score:
         items: questions of which one sample or more was scored.
         k: successes, where every score is 0 or 1 and the value is their share.
         as_zero: the value if failed samples counted as 0; None where none failed.
-        repeats: spread over the runs, where there are several.
+        repeats: spread over the runs, where several have answers of their own.
         passes: `pass@k` and `pass^k` by name, where items were answered several times.
+        runs: how many there were; those with the same answers count once in all of the above.
     """
 
     metric: str
@@ -51,6 +53,7 @@ class Score:
     as_zero: float | None = None
     repeats: Repeats | None = None
     passes: Mapping[str, Interval] | None = None
+    runs: int = 1
 
     @property
     def name(self) -> str:
@@ -66,6 +69,8 @@ class Score:
             found["interval"] = interval_json(self.interval)
         if self.as_zero is not None:
             found["failures_as_zero"] = self.as_zero
+        if self.runs > 1:
+            found["runs"] = self.runs
         if self.repeats is not None:
             sure = self.repeats
             found["repeats"] = {
@@ -88,14 +93,14 @@ def scores(runs: Sequence[Run]) -> list[Score]:
     Raises:
         ValueError: the runs have other items.
     """
-    found = []
+    found, own = [], distinct(runs)
     for metric in metric_names(runs[0]):
-        if all(has_samples(run, metric) for run in runs):
-            grids = [run.grids[metric] for run in runs]
+        if all(has_samples(run, metric) for run in own):
+            grids = [run.grids[metric] for run in own]
             found += _measured(metric, grids, macro_too=is_macro(runs[0]))
         else:
-            found.append(_told(metric, [run.metrics[metric] for run in runs]))
-    return found
+            found.append(_told(metric, [run.metrics[metric] for run in own]))
+    return [replace(score, runs=len(runs)) for score in found]
 
 
 def metric_names(run: Run) -> list[str]:
@@ -119,8 +124,8 @@ def is_macro(run: Run) -> bool:
 
 
 def pooled(runs: Sequence[Run], metric: str) -> Grid:
-    """All trials of all runs, by item."""
-    first, *others = (run.grids[metric] for run in runs)
+    """All trials of all runs with answers of their own, by item."""
+    first, *others = (run.grids[metric] for run in distinct(runs))
     return first.beside(others) if others else first
 
 

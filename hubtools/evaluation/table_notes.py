@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hubtools.evaluation.compare import item_means
+from hubtools.evaluation.repeats import distinct
 from hubtools.evaluation.score import MACRO, WHOLE, Score, has_samples, pooled, questions
 from hubtools.evaluation.statistics_many import Selection, macro_weights, selection
 from hubtools.evaluation.statistics_paired import unpaired_difference
@@ -105,6 +106,8 @@ def _kinds(table: MetricTable) -> Iterator[str]:
 def _repeats(table: MetricTable) -> Iterator[str]:
     for row in table.lines:
         score = row.score(table.metrics[0], table.headline)
+        if score is not None and 1 < len(own := distinct(row.runs)) < len(row.runs):
+            yield f"{row.label}: {len(own)} of {len(row.runs)} runs differ; equal ones count once"
         if score is None or score.repeats is None or score.repeats.sd == 0:
             continue
         spread, one_run = score.repeats, max(1, score.n // score.repeats.k)

@@ -9,6 +9,7 @@ from typing import Any
 from hubtools.evaluation.compare import Comparison, against
 from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
+from hubtools.evaluation.repeats import standing
 from hubtools.evaluation.score import (
     MACRO,
     WHOLE,
@@ -147,11 +148,12 @@ def metric_tables(
     without a model is a floor: it stands in every table that asked the same.
 
     Args:
-        runs: finished ones; the same run given twice counts once.
+        runs: finished ones; the same run given twice counts once, one that another continues
+            not at all.
         baseline: member that the others are compared with; the first row where it is not there.
         best: mark the best checkpoint, and say what its lead is worth.
     """
-    kept = list({run.sha256: run for run in runs}.values())
+    kept = standing(list({run.sha256: run for run in runs}.values()))
     floors = [run for run in kept if run.protocol.get("backend") == POLICY]
     asked = [run for run in kept if run not in floors] or floors
     tables = []
@@ -237,10 +239,9 @@ def _value(score: Score | None) -> str:
     if score is None:
         return "—"
     spread = score.repeats
-    if spread is None:
-        return f"{score.value:.3f}"
-    if spread.sd == 0:
-        return f"{score.value:.3f} ({spread.k} equal runs)"
+    if spread is None or spread.sd == 0:
+        equal = f" ({score.runs} equal runs)" if score.runs > 1 else ""
+        return f"{score.value:.3f}{equal}"
     if spread.k == 2:
         return " and ".join(f"{value:.3f}" for value in spread.values)
     return f"{spread.mean:.3f} (SD {spread.sd:.3f} of {spread.k} runs)"

@@ -1,0 +1,89 @@
+"""Which runs stand for themselves: equal answers count once, and a run gone on with not at all."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eval_harness.record import SAMPLES
+from hubtools.evaluation.runs import told
+
+if TYPE_CHECKING:
+    from hubtools.evaluation.records import Run
+
+_IDENTITY = ("member", "weights", "plan_id", "seed", "requested")
+
+
+def standing(runs: Sequence[Run]) -> list[Run]:
+    """The runs without those that another of them continues, as `--retry-failed` does."""
+    by_folder = {run.path.parent.resolve(): run for run in runs}
+    replaced = set()
+    for run in runs:
+        earlier = told(run.path.parent).get("continues")
+        if isinstance(earlier, str):
+            place = by_folder.get(run.path.parent.resolve().parent / earlier)
+            if place is not None and place is not run and _alike(run, place):
+                replaced.add(place.path)
+    return [run for run in runs if run.path not in replaced]
+
+
+def distinct(runs: Sequence[Run]) -> list[Run]:
+    """The runs without those that only repeat the answers of another, byte by byte.
+
+    A greedy run under another seed is no second measurement: counted twice, it would narrow the
+    interval. Where some answers failed in one of two such runs, the one with more of them stays.
+    """
+    kept: list[Run] = []
+    for run in sorted(runs, key=lambda run: -run.n):
+        if not any(_same_answers(run, other) for other in kept):
+            kept.append(run)
+    return [run for run in runs if run in kept]
+
+
+def same_checkpoint(a: Run, b: Run) -> bool:
+    """Whether two runs are known to be of the same files; unknown ones never are."""
+    files = [getattr(run, "model_files", "") for run in (a, b)]
+    return bool(a.weights) and a.weights == b.weights and files[0] == files[1]
+
+
+def _alike(a: Run, b: Run) -> bool:
+    return all(getattr(a, name) == getattr(b, name) for name in _IDENTITY)
+
+
+def _same_answers(a: Run, b: Run) -> bool:
+    if a.sha256 == b.sha256:
+        return True
+    if not a.grids or a.grids.keys() != b.grids.keys():
+        return False
+    for name, grid in a.grids.items():
+        one, other = grid.scores, b.grids[name].scores
+        if grid.items != b.grids[name].items or one.shape != other.shape:
+            return False
+        both = np.isfinite(one) & np.isfinite(other)
+        if not both.any() or (one[both] != other[both]).any():
+            return False
+    files = [run.path.with_name(SAMPLES) for run in (a, b)]
+    return _equal_texts(*files, a.sha256, b.sha256)
+
+
+@lru_cache(maxsize=1024)
+def _equal_texts(a: Path, b: Path, *_digests: str) -> bool:
+    """Whether all that was answered in both is the same to the byte."""
+    with a.open("rb") as one, b.open("rb") as other:
+        for pair in itertools.zip_longest(one, other):
+            if None in pair:
+                return False
+            mine, theirs = map(json.loads, pair)
+            if any(mine.get(name) != theirs.get(name) for name in ("item", "trial")):
+                return False
+            if mine["scores"] is None or theirs["scores"] is None:
+                continue
+            if any(mine.get(name) != theirs.get(name) for name in ("output", "transcript")):
+                return False
+    return True
