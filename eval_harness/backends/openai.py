@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
-from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
 
+from eval_harness.addresses import Credentials, is_server, public_url, split_user
 from eval_harness.chat import Reply, Request
 from eval_harness.chat_template import ChatTemplate
 from eval_harness.errors import HarnessError
@@ -18,10 +16,14 @@ from eval_harness.errors import HarnessError
 if TYPE_CHECKING:
     import aiohttp
 
+__all__ = ["OpenAIBackend", "public_url"]
+
 RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
 FATAL = frozenset({401, 403, 404, 405})
 ATTEMPTS = 5
 LONGEST_PAUSE = 30.0
+LARGEST = 64 << 20
+"""Bytes of one response."""
 _TOO_LONG = re.compile(r"context.{0,20}length|maximum context|too long|max_model_len", re.I)
 
 
@@ -48,7 +50,7 @@ class OpenAIBackend:
         model: name to ask for. What the server reports is kept beside it.
         api_key_env: environment variable that holds the key; may be unset for open servers.
         concurrency: samples in flight at once.
-        timeout: seconds for one answer.
+        timeout: seconds for one answer, from the first byte sent to the last one received.
         pause: seconds before the first retry; doubles each time.
         template: for requests with tools.
         keeps_stop: the server knows `include_stop_str_in_output` (vLLM).
@@ -85,8 +87,8 @@ class OpenAIBackend:
         self.concurrency = concurrency
         self._model, self._url = model, base_url.rstrip("/")
         self._pause, self._template, self._keeps_stop = pause, template, keeps_stop
-        self._key = os.environ.get(api_key_env, "")
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=10, sock_read=timeout)
+        self._credentials = Credentials(self._url, api_key_env)
+        self._timeout = aiohttp.ClientTimeout(total=timeout, sock_connect=10)
         self._trust_env = trust_env
         self._client: aiohttp.ClientSession | None = None
         self._reached, self._lost = False, 0
@@ -121,8 +123,11 @@ class OpenAIBackend:
             raise self._refused(response)
         if response.status != 200:
             return self._failed(response)
+        if len(response.body) > LARGEST:
+            why = f"the response is larger than {LARGEST >> 20} MiB"
+            return Reply(None, failure=why, failure_kind="refused")
         try:
-            data = json.loads(response.body)
+            data = self._credentials.clean(json.loads(response.body))
         except (ValueError, RecursionError):
             return Reply(None, failure="the response is not JSON", failure_kind="infrastructure")
         return _reply(data)
@@ -177,17 +182,33 @@ class OpenAIBackend:
     async def _once(self, path: str, data: bytes) -> _Response:
         if self._client is None:
             self._client = self._opened()
-        url = f"{_split(self._url)[0]}/{path}"
+        url = f"{split_user(self._url)[0]}/{path}"
         async with self._client.post(url, data=data, allow_redirects=False) as response:
             after = response.headers.get("retry-after", "")
-            return _Response(response.status, await response.read(), after)
+            body = bytearray()
+            async for piece in response.content.iter_any():
+                body += piece
+                if len(body) > LARGEST:
+                    break
+            return _Response(response.status, bytes(body), after)
 
     def _opened(self) -> aiohttp.ClientSession:
         headers = {"Content-Type": "application/json"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
-        elif user := _split(self._url)[1]:
-            headers["Authorization"] = f"Basic {b64encode(unquote(user).encode()).decode()}"
+        if not is_server(self._url):
+            raise HarnessError(
+                "unreachable",
+                "the server does not answer: that is no address of one",
+                where=public_url(self._url),
+                next="give it as http://HOST:PORT/v1",
+            )
+        if not self._credentials.sendable:
+            raise HarnessError(
+                "refused",
+                "the key has characters that no header can hold",
+                where=public_url(self._url),
+                next="set the variable that --api-key-env names to the key alone",
+            )
+        headers |= self._credentials.headers()
         return self._aiohttp.ClientSession(
             headers=headers,
             timeout=self._timeout,
@@ -227,15 +248,9 @@ class OpenAIBackend:
         )
 
     def _words(self, response: _Response) -> str:
-        """The start of an error body, without the key should the server repeat it."""
-        text = " ".join(response.body.decode(errors="replace").split())
-        return (text.replace(self._key, "***") if self._key else text)[:200]
-
-
-def public_url(url: str) -> str:
-    """`url` without user, password, query and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        """The start of an error body, without credentials should the server repeat them."""
+        text = " ".join(response.body[:100_000].decode(errors="replace").split())
+        return self._credentials.hidden(text)[:200]
 
 
 def _reply(data: Any) -> Reply:
@@ -262,13 +277,6 @@ def _sides(counts: dict[str, int | None]) -> dict[str, Any]:
     return {f"{side}_tokens": count for side, count in counts.items()}
 
 
-def _split(url: str) -> tuple[str, str]:
-    """`url` without user and password, and these."""
-    parts = urlsplit(url)
-    user, _, host = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=host)), user
-
-
 def _wait(response: _Response | None, pause: float) -> float:
     asked = "" if response is None else response.retry_after
-    return min(float(asked), LONGEST_PAUSE) if asked.isdigit() else pause
+    return min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else pause

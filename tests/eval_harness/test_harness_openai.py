@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import time
@@ -251,3 +252,111 @@ def test_an_address_that_is_none_is_said() -> None:
     backend = OpenAIBackend("localhost:8000", "m", pause=0.0)
     with pytest.raises(HarnessError, match="does not answer"):
         asyncio.run(answered(backend, chat("a")))
+
+
+@pytest.mark.parametrize("status", [400, 401])
+def test_user_and_password_of_the_address_are_repeated_by_nobody(status: int) -> None:
+    said = "no: me:p%40ssword me:p@ssword p@ssword bWU6cEBzc3dvcmQ="
+    with serving(lambda *_: fails(status, said)) as (url, _):
+        backend = OpenAIBackend(url.replace("//", "//me:p%40ssword@"), "m")
+        if status == 400:
+            [reply] = asyncio.run(answered(backend, chat("a")))
+            words = reply.failure
+        else:
+            with pytest.raises(HarnessError) as caught:
+                asyncio.run(answered(backend, chat("a")))
+            words = caught.value.message
+    assert words.endswith(f"HTTP {status}: no: *** *** *** ***")
+
+
+def test_a_key_that_an_answer_repeats_is_kept_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "k3y-very-secret")
+    more = {"debug": {"k3y-very-secret": ["Bearer k3y-very-secret"]}}
+    [reply], _ = ask(lambda *_: says("it is k3y-very-secret", **more), "a", key="TEST_KEY")
+    assert reply.text == "it is ***"
+    assert reply.raw is not None
+    assert reply.raw["debug"] == {"***": ["Bearer ***"]}
+
+
+def test_a_key_that_is_a_word_is_left_in_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_KEY", "EMPTY")
+    [reply], _ = ask(lambda *_: says("EMPTY"), "a", key="TEST_KEY")
+    assert reply.text == "EMPTY"
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "a\nb"])
+def test_a_key_that_no_header_can_hold_is_refused(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("TEST_KEY", key)
+    with pytest.raises(HarnessError, match="no header can hold") as caught:
+        ask(lambda *_: says("ok"), "a", key="TEST_KEY")
+    assert caught.value.kind == "refused"
+    assert key not in str(vars(caught.value))
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "user:S3CRETpw@host/v1",
+        "http:/user:S3CRETpw@host/v1",
+        "http://user:S3CRET/pw@host/v1",
+        "http://user:S3CRET#pw@host/v1",
+        "http://user:S3CRET?pw@host/v1",
+        "http://user:S3CRETpw@[::1/v1",
+        "http://user:S3CRETpw",
+    ],
+)
+def test_of_a_mistyped_address_nothing_secret_is_shown(url: str) -> None:
+    backend = OpenAIBackend(url, "m", pause=0.0)
+    with pytest.raises(HarnessError, match="does not answer") as caught:
+        asyncio.run(answered(backend, chat("a")))
+    assert caught.value.kind == "unreachable"
+    assert "S3CRET" not in f"{vars(caught.value)}{backend.describe()}{public_url(url)}"
+
+
+def test_what_can_be_shown_is_shown() -> None:
+    assert public_url("http://a:b@[::1]:80/v1") == "http://[::1]:80/v1"
+    assert public_url("localhost:8000/v1") == "localhost:8000/v1"
+
+
+def test_an_odd_retry_after_is_passed_over() -> None:
+    def script(question: str, attempt: int, _: dict) -> Answer:
+        return fails(429, retry_after="\u00b2") if attempt == 1 else says("ok")
+
+    [reply], _ = ask(script, "a")
+    assert reply.text == "ok"
+
+
+def test_a_server_that_drips_has_no_more_time_than_another() -> None:
+    ended: list[asyncio.Event] = []
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        over = asyncio.Event()
+        ended.append(over)
+        with contextlib.suppress(ConnectionError):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+            for _ in range(40):
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        writer.close()
+        over.set()
+
+    async def asked() -> list[Reply]:
+        async with await asyncio.start_server(drip, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            url = f"http://127.0.0.1:{port}/v1"
+            backend = OpenAIBackend(url, "m", timeout=0.15, pause=0.0)
+            replies = await answered(backend, chat("a"))
+            await asyncio.gather(*(event.wait() for event in ended))
+            return replies
+
+    [reply] = asyncio.run(asked())
+    assert (reply.failure, reply.failure_kind) == ("no answer in time", "infrastructure")
+
+
+def test_a_reply_has_a_largest_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eval_harness.backends.openai.LARGEST", 1 << 20)
+    [reply], _ = ask(lambda *_: says("x" * (3 << 20)), "a")
+    assert (reply.text, reply.failure) == (None, "the response is larger than 1 MiB")
