@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from eval_harness.addresses import Credentials, is_server, public_url, split_user
 from hubtools.errors import AuthError, CheckError, EnvironmentFailure, UsageError
 from hubtools.evaluation import vllm_server
 from hubtools.evaluation.engine_environment import check_environment, engine_python, engine_versions
 from hubtools.evaluation.engine_process import first_word, free_port, running, wait_until_ready
+from hubtools.evaluation.scrub import scrub
 from hubtools.evaluation.spec import Engine, Target
 from hubtools.progress import Progress, silent
 
@@ -110,7 +112,7 @@ def _vllm(
             what=f"start vllm for {target.member}",
             progress=progress,
         )
-        models = _models(url, {}, trust_env=False)
+        models = _models(url, Credentials(url, ""), trust_env=False)
         length = _checked(models, target, name, url)
         word = first_word(url, name, log, since)
         told = {"max_model_len": length, "system_fingerprint": word["system_fingerprint"]}
@@ -166,16 +168,16 @@ def _transformers(
 def _endpoint(target: Target, engine: Engine) -> Server:
     """What a running server says about itself; a service need not say much."""
     url = engine.url.rstrip("/")
-    key = os.environ.get(engine.api_key_env, "")
-    models = _models(url, {"Authorization": f"Bearer {key}"} if key else {}, trust_env=True)
+    credentials = _checked_address(url, engine.api_key_env)
+    models = _models(url, credentials, trust_env=True)
     name = engine.served_name or (next(iter(models)) if len(models) == 1 else "")
     if not name:
         raise UsageError(
             "HT439",
             "which of the server's models is meant?",
-            where=_public(url),
+            where=public_url(url),
             detail=(f"It lists: {', '.join(sorted(models)[:20]) or 'none'}.",),
-            next="name one with --served-name NAME",
+            next="name one with --model NAME",
         )
     length = None
     if any(_root(entry) for entry in models.values()):  # it lists what it serves: vLLM, SGLang
@@ -184,12 +186,39 @@ def _endpoint(target: Target, engine: Engine) -> Server:
     described = {
         "engine": "endpoint",
         "listed": name in models,
-        "owned_by": entry.get("owned_by"),
+        "owned_by": scrub(entry.get("owned_by")),
         "root": "stated" if _root(entry) else "unknown",
         "max_model_len": length,
-        **_version(url),
+        **_version(url, credentials),
     }
     return Server(url, name, _root(entry), length, described)
+
+
+def _checked_address(url: str, key_env: str) -> Credentials:
+    """What is to be sent along.
+
+    Raises:
+        EnvironmentFailure: HT404: nothing can be asked at this address.
+        AuthError: HT405: the key cannot be sent.
+    """
+    if not is_server(url):
+        raise EnvironmentFailure(
+            "HT404",
+            "that is no address of a server",
+            where=public_url(url),
+            detail=("Nothing was asked. A password may not hold / ? # @: write them as %2F …",),
+            next="give it as --endpoint http://HOST:PORT/v1",
+        )
+    credentials = Credentials(url, key_env)
+    if not credentials.sendable:
+        raise AuthError(
+            "HT405",
+            f"the key in {key_env} has characters that no header can hold",
+            where=public_url(url),
+            detail=("Nothing was asked.",),
+            next=f"set {key_env} to the key alone, without line breaks",
+        )
+    return credentials
 
 
 def _checked(
@@ -227,7 +256,7 @@ def _other(message: str, url: str, detail: str) -> CheckError:
     return CheckError(
         "HT438",
         message,
-        where=_public(url),
+        where=public_url(url),
         detail=(detail, "Nothing was asked."),
         next="name what the server serves, or let hubtools start one: --engine vllm",
     )
@@ -238,8 +267,8 @@ def _root(entry: Mapping[str, Any]) -> str:
     return root if isinstance(root, str) else ""
 
 
-def _models(url: str, headers: dict[str, str], *, trust_env: bool) -> dict[str, dict[str, Any]]:
-    """Name → entry of `/models`; empty where a server has no such page.
+def _models(url: str, credentials: Credentials, *, trust_env: bool) -> dict[str, dict[str, Any]]:
+    """Name → entry of `/models`, without credentials; empty where a server has no such page.
 
     Raises:
         EnvironmentFailure: HT404.
@@ -247,44 +276,40 @@ def _models(url: str, headers: dict[str, str], *, trust_env: bool) -> dict[str, 
     """
     import httpx
 
+    page, headers = f"{split_user(url)[0]}/models", credentials.headers()
     try:
-        response = httpx.get(f"{url}/models", headers=headers, timeout=30, trust_env=trust_env)
-    except (httpx.TransportError, httpx.InvalidURL) as error:
+        response = httpx.get(page, headers=headers, timeout=30, trust_env=trust_env)
+    except (httpx.RequestError, httpx.InvalidURL) as error:
         raise EnvironmentFailure(
             "HT404",
             f"the server does not answer: {type(error).__name__}",
-            where=_public(url),
+            where=public_url(url),
             next="start the server (or mend the address), then run the same command again",
         ) from error
     if response.status_code in (401, 403):
         raise AuthError(
             "HT405",
             f"the server refuses the key: HTTP {response.status_code}",
-            where=_public(url),
+            where=public_url(url),
             next="set the variable that --api-key-env names",
         )
     try:
-        entries = response.raise_for_status().json()["data"]
-        return {entry["id"]: entry for entry in entries}
-    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError):
+        entries = credentials.clean(response.raise_for_status().json()["data"])
+        return {entry["id"]: entry for entry in entries if isinstance(entry["id"], str)}
+    except (httpx.HTTPStatusError, ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
-def _version(url: str) -> dict[str, str]:
+def _version(url: str, credentials: Credentials) -> dict[str, str]:
     """`{"version": …}` of a vLLM server; nothing from others."""
     import httpx
 
-    with contextlib.suppress(httpx.HTTPError, ValueError, KeyError, TypeError):
-        page = httpx.get(f"{url.removesuffix('/v1')}/version", timeout=30).raise_for_status()
-        return {"version": str(page.json()["version"])}
+    page = f"{split_user(url)[0].removesuffix('/v1')}/version"
+    unknown = (httpx.HTTPError, ValueError, KeyError, TypeError, RecursionError)
+    with contextlib.suppress(*unknown):
+        response = httpx.get(page, headers=credentials.headers(), timeout=30).raise_for_status()
+        return {"version": scrub(credentials.clean(str(response.json()["version"])))}
     return {}
-
-
-def _public(url: str) -> str:
-    """`url` without user and password."""
-    from eval_harness.backends.openai import public_url
-
-    return public_url(url)
 
 
 def _chosen(env: Mapping[str, str]) -> dict[str, str]:

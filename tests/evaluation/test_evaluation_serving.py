@@ -269,7 +269,7 @@ def test_an_interpreter_that_cannot_be_asked(tmp_path: Path) -> None:
 
 
 @contextmanager
-def listing(status: int, body: Any) -> Iterator[str]:
+def listing(status: int, body: Any, encoding: str = "") -> Iterator[str]:
     """A scripted server that has `/v1/models` alone."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -277,6 +277,8 @@ def listing(status: int, body: Any) -> Iterator[str]:
             data = json.dumps(body).encode()
             self.send_response(status if self.path == "/v1/models" else 404)
             self.send_header("content-length", str(len(data)))
+            if encoding:
+                self.send_header("content-encoding", encoding)
             self.end_headers()
             self.wfile.write(data)
 
@@ -336,6 +338,48 @@ def test_an_endpoint_that_is_not_there(tmp_path: Path) -> None:
     error = refusal(Target("s"), asked, tmp_path / "log")
     assert error.id == "HT404"
     assert "pass" not in error.where
+
+
+def test_what_an_endpoint_repeats_of_credentials_is_not_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "k3y-secret")
+    owner = "k3y-secret, p4ssword, http://a:b@host"
+    with listing(200, {"data": [{"id": "m", "owned_by": owner}, {"id": 7}, {"id": "n"}]}) as url:
+        address = url.replace("//", "//me:p4ssword@")
+        asked = Engine("endpoint", url=address, api_key_env="MY_KEY", served_name="m")
+        server = started(Target("s"), asked, tmp_path / "log")
+        unnamed = Engine("endpoint", url=address, api_key_env="MY_KEY")
+        error = refusal(Target("s"), unnamed, tmp_path / "log")
+    assert server.describe["owned_by"] == "***, ***, http://***@host"
+    assert (error.id, error.next) == ("HT439", "name one with --model NAME")
+    assert "p4ssword" not in json.dumps(error.to_json())
+
+
+@pytest.mark.parametrize(
+    "url", ["u:S3CRET@h/v1", "http://u:S3CRET@[::1/v1", "http://u:S3/CRET@h/v1", "h:1/v1"]
+)
+def test_an_address_that_is_none(tmp_path: Path, url: str) -> None:
+    error = refusal(Target("s"), Engine("endpoint", url=url), tmp_path / "log")
+    assert (error.id, error.message) == ("HT404", "that is no address of a server")
+    assert "CRET" not in json.dumps(error.to_json())
+
+
+@pytest.mark.parametrize("key", ["schl\u00fcssel", "a\nb"])
+def test_a_key_that_cannot_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("MY_KEY", key)
+    asked = Engine("endpoint", url="http://127.0.0.1:9/v1", api_key_env="MY_KEY")
+    error = refusal(Target("s"), asked, tmp_path / "log")
+    assert error.id == "HT405"
+    assert "the key in MY_KEY has characters" in error.message
+
+
+def test_a_page_of_models_that_cannot_be_unpacked(tmp_path: Path) -> None:
+    with listing(200, {}, encoding="gzip") as url:
+        error = refusal(Target("s"), Engine("endpoint", url=url), tmp_path / "log")
+    assert (error.id, error.message) == ("HT404", "the server does not answer: DecodingError")
 
 
 def test_what_transformers_cannot_serve(tmp_path: Path, model: Path, adapter: Path) -> None:
