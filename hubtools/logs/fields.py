@@ -15,7 +15,10 @@ def name(value: Any) -> str:
     """A name as it may be shown: one line, printable, not endless; empty when it is no text."""
     if not isinstance(value, str):
         return ""
-    return "".join(char if char.isprintable() else "?" for char in value.strip()[:200])
+    text = value.strip()[:200]
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else "?" for char in text)
 
 
 def names(value: Any) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from hubtools.logs.records import BadLine, Grade, Record
 
 SHOWN = 20
-"""How many bad lines and conflicts are kept with their place; all are counted."""
+"""How many bad lines, conflicts and responses are kept with their place; all are counted."""
 
 EVIDENCE = ("A", "B", "C")
 """Grades at which a reported name counts as reported by the API."""
@@ -32,6 +32,7 @@ class Pair:
         since, until: first and last `created`, Unix seconds.
         since_at: `file:line` of the response created first.
         fallback: the request itself offered the reported name as a fallback.
+        places: `file:line` of the responses that were counted first, at most `SHOWN`.
     """
 
     file: str
@@ -42,6 +43,7 @@ class Pair:
     until: float | None = None
     since_at: str = ""
     fallback: bool = False
+    places: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -148,6 +150,8 @@ def _count(total: Tally, item: Record, order: int) -> None:
     if order < pair.order:
         pair.file, pair.line, pair.order = item.file, item.line, order
     pair.n += 1
+    if len(pair.places) < SHOWN:
+        pair.places.append(f"{item.file}:{item.line}")
     if when is not None and (pair.since is None or when < pair.since):
         pair.since_at = f"{item.file}:{item.line}"
     pair.since, pair.until = _widened(pair.since, pair.until, when)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hubtools.logs.records import BadLine
 from hubtools.provenance.aliases import Alias
-from hubtools.provenance.counts import Pair, RoleCount, Tally
+from hubtools.provenance.counts import SHOWN, Pair, RoleCount, Tally
 from hubtools.provenance.judge import Judge
 from hubtools.provenance.names import is_path, same, shown, snapshot_of
 from hubtools.provenance.suspicion import day, suspicions, whose
@@ -84,9 +84,21 @@ def _role(role_name: str, role: RoleCount, judge: Judge) -> Iterator[str]:
             f"{role_name}: the log holds no requests; that {shown(judge.requested)} was requested "
             "is taken from the configuration"
         )
+    yield from _others(role_name, role)
     for (asked, name), pair in role.pairs.items():
         if not (judge.hosting is not None and is_path(name)):
             yield from _pair(asked or judge.requested, name, pair, judge)
+
+
+def _others(role_name: str, role: RoleCount) -> Iterator[str]:
+    """Where each name but the usual one is reported."""
+    for usual, (name, n) in enumerate(role.reported().most_common()):
+        if usual:
+            places = [
+                p for (_, said), pair in role.pairs.items() if said == name for p in pair.places
+            ]
+            more = f" and {n - SHOWN:,} more" if n > SHOWN else ""
+            yield f"{role_name}: {shown(name)} is reported at {', '.join(places[:SHOWN])}{more}"
 
 
 def _pair(asked: str, name: str, pair: Pair, judge: Judge) -> Iterator[str]:
