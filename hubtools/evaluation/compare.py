@@ -111,7 +111,10 @@ def compare_repeats(
     difference = macro_paired if part == MACRO else paired
     found = difference(pooled(a, metric), pooled(b, metric), seed=seed)
     if found is None:
-        raise _no(f"{one.member} and {other.member} have no scored question in common", other)
+        every = " of every category" if part == MACRO else ""
+        raise _no(
+            f"{one.member} and {other.member} have no scored question{every} in common", other
+        )
     return Comparison(
         suite=one.suite,
         metric=f"{part} {metric}".strip(),
@@ -137,6 +140,8 @@ def against(
 def compared(mine: Sequence[Run], others: Sequence[Sequence[Run]]) -> list[Comparison]:
     """This checkpoint minus each of the others, in every metric, corrected within the metric.
 
+    Left out is what has nothing to pair: figures alone, or a category without a scored question.
+
     Raises:
         CheckError: as `compare`.
     """
@@ -146,8 +151,24 @@ def compared(mine: Sequence[Run], others: Sequence[Sequence[Run]]) -> list[Compa
         made
         for part in parts
         for metric in first.grids
-        for made in corrected([compare_repeats(mine, o, metric, part=part) for o in others])
+        for made in corrected(
+            [
+                compare_repeats(mine, other, metric, part=part)
+                for other in others
+                if pairable(mine, other, metric, part=part)
+            ]
+        )
     ]
+
+
+def pairable(a: Sequence[Run], b: Sequence[Run], metric: str, *, part: str = WHOLE) -> bool:
+    """Whether both scored some of the same questions, for a macro mean some of every category."""
+    if any(metric not in run.grids for run in (*a, *b)):
+        return False
+    one = pooled(a, metric)
+    both = _both(one, pooled(b, metric))
+    categories = {one.categories[place] for place in both}
+    return bool(len(both)) and (part != MACRO or categories == set(one.categories))
 
 
 def corrected(made: Sequence[Comparison]) -> list[Comparison]:
@@ -171,16 +192,15 @@ def paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
 
 
 def macro_paired(a: Grid, b: Grid, *, seed: int = 0) -> Difference | None:
-    """Likewise the difference of the means over categories."""
-    parts = [paired(a.only(name), b.only(name)) for name in dict.fromkeys(a.categories)]
-    both = _both(a, b)
-    if not len(both):
+    """Likewise the difference of the means over categories; None where one has nothing to pair."""
+    found = [paired(a.only(name), b.only(name)) for name in dict.fromkeys(a.categories)]
+    parts = [part for part in found if part]
+    if not parts or len(parts) < len(found):
         return None
+    both = _both(a, b)
     weights = macro_weights([a.categories[place] for place in both])
     deltas = (item_means(a, both) - item_means(b, both)) * weights
-    return macro_difference(
-        [part for part in parts if part], sign_flip(deltas, seed, enough(len(both)))
-    )
+    return macro_difference(parts, sign_flip(deltas, seed, enough(len(both))))
 
 
 def item_means(grid: Grid, places: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ from hubtools.evaluation.statistics import Interval, interval
 
 __all__ = ["RUN", "SAMPLES", "Run", "read_run"]
 
-_DERIVED = ("path", "sha256", "suite", "suite_identity", "grids", "requested")
+_DERIVED = ("path", "sha256", "suite", "suite_identity", "grids", "requested", "model_files")
 _DAMAGE = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, HarnessError)
 
 
@@ -49,6 +49,7 @@ class Run:
         macro: metric to the mean over categories, where the suite asks for it.
         tiers: rung of a cascade to number of answers.
         grids: metric to its scores by item and trial.
+        model_files: digest of configuration, tokenizer and adapter settings; empty when unknown.
     """
 
     path: Path
@@ -84,6 +85,7 @@ class Run:
     tiers: Mapping[str, int]
     tokens: Mapping[str, int]
     grids: Mapping[str, Grid]
+    model_files: str = ""
 
     def interval(self, metric: str) -> Interval:
         """95 % interval of a metric, by the method that its scores ask for."""
@@ -120,6 +122,7 @@ def read_run(path: Path) -> Run:
             suite_identity=record["suite"],
             requested=str(record.get("requested", "")),
             grids=found,
+            model_files=str(record.get("model_files", "")),
             **{**fields, "missing": tuple(record["missing"])},
         )
     except OSError as error:

@@ -48,8 +48,7 @@ def distinct(runs: Sequence[Run]) -> list[Run]:
 
 def same_checkpoint(a: Run, b: Run) -> bool:
     """Whether two runs are known to be of the same files; unknown ones never are."""
-    files = [getattr(run, "model_files", "") for run in (a, b)]
-    return bool(a.weights) and a.weights == b.weights and files[0] == files[1]
+    return bool(a.weights) and (a.weights, a.model_files) == (b.weights, b.model_files)
 
 
 def _alike(a: Run, b: Run) -> bool:

@@ -90,6 +90,9 @@ def interval_json(found: Interval) -> dict[str, Any]:
 def scores(runs: Sequence[Run]) -> list[Score]:
     """Every figure of runs that measured the same: whole, macro where the suite says so, parts.
 
+    There is no macro mean where a category has no scored sample: one over fewer categories is
+    another figure.
+
     Raises:
         ValueError: the runs have other items.
     """
@@ -138,7 +141,9 @@ def _measured(metric: str, grids: Sequence[Grid], *, macro_too: bool) -> list[Sc
             if all(grid.n for grid in of):
                 parts.append(_score(metric, category, of))
     whole = [_score(metric, WHOLE, grids)]
-    if macro_too and parts:
+    if macro_too and len(categories) == 1:
+        whole.insert(0, replace(whole[0], part=MACRO, k=None, passes=None))
+    elif macro_too and len(parts) == len(categories):
         whole.insert(0, _macro(metric, parts))
     return whole + parts
 

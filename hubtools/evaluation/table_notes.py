@@ -44,7 +44,9 @@ def picked(table: MetricTable) -> Selection | None:
     grids = [
         pooled(row.runs, table.metrics[0])
         for row in table.lines
-        if not row.floor and all(has_samples(run, table.metrics[0]) for run in row.runs)
+        if not row.floor
+        and row.score(table.metrics[0], table.headline)
+        and all(has_samples(run, table.metrics[0]) for run in row.runs)
     ]
     if len(grids) < 2 or any(grid.items != grids[0].items for grid in grids):
         return None
@@ -127,12 +129,18 @@ def _comparisons(table: MetricTable) -> Iterator[str]:
 
 
 def _others(table: MetricTable) -> Iterator[str]:
-    base = table.comparisons[0].b if table.comparisons else table.lines[0].runs[0].member
-    asked = next(questions(row.runs[0]) for row in table.lines if row.runs[0].member == base)
-    for row in table.lines:
-        if not row.floor and (other := questions(row.runs[0])) != asked:
-            why = f"other questions than {base}" if other else "figures alone"
+    base = next(row for row in table.lines if row.label == table.baseline)
+    asked = questions(base.runs[0])
+    for row in (row for row in table.lines if not row.floor):
+        if (other := questions(row.runs[0])) != asked:
+            why = f"other questions than {base.label}" if other else "figures alone"
             yield f"{row.label}: {why}, not compared"
+        elif table.headline == MACRO and other and row.score(table.metrics[0], MACRO) is None:
+            grid = pooled(row.runs, table.metrics[0])
+            none = [part for part in dict.fromkeys(grid.categories) if not grid.only(part).n]
+            yield f"{row.label}: no macro mean, nothing was scored in {', '.join(none)}"
+        elif row is not base and row.label not in {made.a for made in table.comparisons}:
+            yield f"{row.label}: not compared, too little was scored there or in {base.label}"
 
 
 def _selection(table: MetricTable) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from hubtools.evaluation.compare import Comparison, against
+from hubtools.evaluation.compare import Comparison, against, pairable
 from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.repeats import standing
+from hubtools.evaluation.repeats import same_checkpoint, standing
 from hubtools.evaluation.score import (
     MACRO,
     WHOLE,
@@ -69,6 +69,7 @@ class MetricTable:
     Args:
         metrics: names; `headline` is the part that stands first, `MACRO` or `WHOLE`.
         differs: how this protocol differs from that of the suite's first table.
+        baseline: label of the row that the others are compared with.
         comparisons: of each checkpoint with the baseline.
         selection: what the lead of the best is worth, where one is marked.
         notes: sentences that belong under the table.
@@ -82,6 +83,7 @@ class MetricTable:
     categories: tuple[str, ...]
     lines: tuple[Row, ...]
     differs: tuple[FieldDifference, ...]
+    baseline: str = ""
     comparisons: tuple[Comparison, ...] = ()
     selection: Selection | None = None
     notes: tuple[str, ...] = ()
@@ -176,21 +178,21 @@ def metric_json(run: Run) -> dict[str, dict[str, Any]]:
 def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> MetricTable:
     first = group[0]
     headline = MACRO if is_macro(first) else WHOLE
-    lines = [_row(runs) for runs in _repeats(group)]
-    below = [_row(runs, floor=True) for runs in _repeats(floors)]
+    lines = told_apart([_row(runs) for runs in _repeats(group)])
+    below = told_apart([_row(runs, floor=True) for runs in _repeats(floors)])
     lines = [replace(row, near_floor=_near(row, below, headline)) for row in lines]
     metrics = tuple(metric_names(first))
     parts = [s.part for s in lines[0].scores if s.metric == metrics[0]]
     base = next((row for row in lines if row.runs[0].member == baseline), lines[0])
     asked = questions(base.runs[0])
-    known = [row for row in lines if asked and questions(row.runs[0]) == asked]
-    others = [row.runs for row in known if row is not base]
-    comparisons = [
-        made
-        for metric in metrics
-        if others and base in known
-        for made in against(base.runs, others, metric, part=headline)
-    ]
+    others = [r for r in lines if r is not base and asked and questions(r.runs[0]) == asked]
+    comparisons: list[Comparison] = []
+    for metric in metrics:
+        able = [row for row in others if pairable(row.runs, base.runs, metric, part=headline)]
+        made = against(base.runs, [row.runs for row in able], metric, part=headline)
+        comparisons += [
+            replace(one, a=row.label, b=base.label) for row, one in zip(able, made, strict=True)
+        ]
     return MetricTable(
         suite=first.suite,
         title=first.title,
@@ -201,6 +203,7 @@ def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> Met
         lines=(*lines, *below),
         differs=(),
         comparisons=tuple(comparisons),
+        baseline=base.label,
     )
 
 
@@ -211,13 +214,49 @@ def _row(runs: Sequence[Run], *, floor: bool = False) -> Row:
     return Row(label, tuple(runs), tuple(scores(runs)), floor)
 
 
+def told_apart(rows: Sequence[Row]) -> list[Row]:
+    """Rows of one name with what tells them apart: weights, else seed, else folder of the run."""
+    words: list[Callable[[Run], str]] = [
+        lambda run: f"weights {run.weights[:8]}" if run.weights else "weights unknown",
+        lambda run: f"seed {run.seed}",
+        lambda run: "/".join(run.path.parent.parts[-2:]),
+        lambda run: str(run.path.parent),
+    ]
+    found = list(rows)
+    for word in words:
+        several: dict[str, set[str]] = {}
+        for row in found:
+            several.setdefault(row.label, set()).add(word(row.runs[0]))
+        found = [
+            replace(row, label=f"{row.label} [{word(row.runs[0])}]")
+            if len(several[row.label]) > 1
+            else row
+            for row in found
+        ]
+    return found
+
+
 def _repeats(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs of the same member, weights, status and questions, together."""
-    groups: dict[tuple[str, str, str, tuple[str, ...]], list[Run]] = {}
+    """Runs of the same member, files, status and questions, together; of a model that nobody can
+    prove to be the same, each for itself.
+    """
+    groups: list[list[Run]] = []
     for run in runs:
-        key = (run.member, run.weights, run.status, questions(run))
-        groups.setdefault(key, []).append(run)
-    return list(groups.values())
+        group = next((g for g in groups if all(_repeat(run, other) for other in g)), None)
+        if group is None:
+            groups.append([run])
+        else:
+            group.append(run)
+    return groups
+
+
+def _repeat(a: Run, b: Run) -> bool:
+    if (a.member, a.status, questions(a)) != (b.member, b.status, questions(b)):
+        return False
+    if a.status == "reported" and a.weights == b.weights == "":
+        return a.seed != b.seed  # nothing but the author's word, which the row says
+    without_model = a.protocol.get("backend") == POLICY
+    return without_model or same_checkpoint(a, b)
 
 
 def _same_questions(a: Run, b: Run) -> bool:

@@ -1,11 +1,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_runs import column, drawn, made_run, told_run
 
+from hubtools.errors import CheckError
+from hubtools.evaluation.compare import compare_repeats, compared
+from hubtools.evaluation.run_facts import repeats_record
 from hubtools.evaluation.tables import metric_json, metric_tables
 
 
@@ -79,6 +84,69 @@ def test_other_weights_under_the_same_name_are_another_row(tmp_path: Path) -> No
     runs = [made_run(tmp_path, {"em": column(1, 0)}, weights=digest) for digest in ("aa", "bb")]
     [table] = metric_tables(runs)
     assert [row.runs[0].weights for row in table.lines] == ["aa", "bb"]
+    assert [row.label for row in table.lines] == ["base [weights aa]", "base [weights bb]"]
+    [made] = table.comparisons
+    assert (made.a, made.b) == ("base [weights bb]", "base [weights aa]")
+
+
+def test_unknown_weights_are_never_one_checkpoint(tmp_path: Path) -> None:
+    """A server may have been given another model between two runs."""
+    told = [
+        replace(made_run(tmp_path, {"em": column(*row)}, seed=seed), weights="")
+        for seed, row in enumerate([(1, 1, 1, 1), (0, 0, 0, 0)])
+    ]
+    [table] = metric_tables(told)
+    assert [(row[0], row[2], row[4]) for row in table.rows] == [
+        ("base [seed 0]", "1.000", "4"),
+        ("base [seed 1]", "0.000", "4"),
+    ]
+    assert not [note for note in table.notes if "pass@" in note]
+    with pytest.raises(CheckError, match="not known to be the same"):
+        repeats_record(told, ["a", "b"])
+
+
+def test_other_files_of_the_model_are_another_checkpoint(tmp_path: Path) -> None:
+    a, b = (made_run(tmp_path, {"em": column(1, 0)}, seed=seed) for seed in (0, 1))
+    [table] = metric_tables([replace(a, model_files="aa"), replace(b, model_files="bb")])
+    assert [row.label for row in table.lines] == ["base [seed 0]", "base [seed 1]"]
+
+
+def test_a_macro_mean_over_fewer_categories_is_none_and_wins_nothing(tmp_path: Path) -> None:
+    how: dict[str, Any] = {"categories": ["easy", "easy", "hard", "hard"], "average": "macro"}
+    runs = [
+        made_run(tmp_path, {"em": column(1, 1, 1, 0)}, **how),
+        made_run(tmp_path, {"em": column(1, 1, None, None)}, member="part", **how),
+        made_run(tmp_path, {"em": column(1, 1, 0, 0)}, member="low", **how),
+    ]
+    [table] = metric_tables(runs, best=True)
+    assert [row[2] for row in table.rows] == ["0.750", "—", "0.500"]
+    assert [(made.a, made.b) for made in table.comparisons] == [("low", "base")]
+    assert "part: no macro mean, nothing was scored in hard" in table.notes
+    assert table.selection is not None
+    assert table.selection.of == 2
+    assert [note for note in table.notes if note.startswith("best on macro em: base, ")]
+    assert [one.metric for one in compared([runs[1]], [[runs[0]]])] == ["em"]
+    with pytest.raises(CheckError, match="no scored question of every category in common"):
+        compare_repeats([runs[1]], [runs[0]], "em", part="macro")
+
+
+def test_the_macro_mean_of_one_category_is_its_mean(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, {"em": column(1, 1, 0, 0)}, member=member, average="macro")
+        for member in ("base", "mi")
+    ]
+    [table] = metric_tables(runs, best=True)
+    assert [row[2] for row in table.rows] == ["0.500", "0.500"]
+    assert runs[0].macro["em"]["value"] == 0.5
+
+
+def test_nothing_scored_in_common_leaves_a_table_without_the_comparison(tmp_path: Path) -> None:
+    runs = [
+        made_run(tmp_path, {"em": column(*row)}, member=member)
+        for member, row in {"base": (1, None), "mi": (None, 1)}.items()
+    ]
+    [table] = metric_tables(runs, best=True)
+    assert "mi: not compared, too little was scored there or in base" in table.notes
 
 
 def test_a_small_suite_says_what_it_cannot_show(tmp_path: Path) -> None:
@@ -207,4 +275,5 @@ def test_runs_of_other_questions_are_no_repeats_and_are_not_compared(tmp_path: P
     [table] = metric_tables(runs)
     assert [row[4] for row in table.rows] == ["4", "3", "3"]
     assert table.comparisons == ()
-    assert "mi: other questions than base, not compared" in table.notes
+    assert table.baseline.startswith("base [")
+    assert f"mi: other questions than {table.baseline}, not compared" in table.notes
