@@ -143,6 +143,13 @@ def test_patterns_are_sorted_and_each_file_comes_once(tmp_path: Path) -> None:
     assert names(str(tmp_path / "a" / "*.ndjson")) == ["a/1.ndjson"]
 
 
+def test_a_directory_gives_every_kind_of_log(tmp_path: Path) -> None:
+    kept = ["a.eval", "b.har", "c.json.xz", "d.yaml", "e.tar.gz", "f.traj", "g.jsonl.bz2"]
+    for name in (*kept, "model.safetensors", "notes.md", "run.py"):
+        (tmp_path / name).touch()
+    assert [path.name for path in expand(["."], tmp_path)] == kept
+
+
 def test_a_pattern_without_a_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as error:
         expand(["*.jsonl"], tmp_path)
