@@ -1,8 +1,8 @@
 """`responses.jsonl.zst`: what models answered, one zstd frame for each finished sample.
 
 The only file that grows while a run is asking. A kill in the middle of a write leaves a frame
-without an end, which is cut off when the run goes on. Where a sample was asked again, its last
-frame counts.
+without an end, which is cut off when the run goes on. Damage in the middle stays where it is and is
+passed over: the answers after it count. Where a sample was asked again, its last frame counts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import zstandard
 
 NAME = "responses.jsonl.zst"
 LEVEL = 3
+MAGIC = zstandard.FRAME_HEADER
 LIMIT = 1 << 30
 """Bytes of one decompressed frame; a header that promises more is damage."""
 
@@ -55,11 +56,28 @@ class Codec:
         """
         try:
             entry = json.loads(self._unpack(frame, max_output_size=LIMIT))
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, RecursionError) as error:
             raise ValueError(str(error)) from error
         if not isinstance(entry, dict):
             raise ValueError("not a JSON object")
         return entry
+
+
+def whole_entries(
+    data: bytes | mmap.mmap, codec: Codec | None = None
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Begin, end and entry of every frame that can be read, whatever lies between them."""
+    codec, begin = codec or Codec(), 0
+    while 0 <= begin < len(data):
+        end = _end(data, begin)
+        if end is not None:
+            try:
+                entry = codec.decode(data[begin:end])
+            except ValueError:
+                end = None
+            else:
+                yield begin, end, entry
+        begin = data.find(MAGIC, begin + 1) if end is None else end
 
 
 def frame_ends(data: bytes | mmap.mmap) -> Iterator[int]:
@@ -96,6 +114,8 @@ class Journal:
         path: the file; made when it is not there.
         items: ids in the suite's order; the samples of item i stand at places i * trials onward.
         trials: samples of each item.
+
+    `damaged` counts the places in the file where `recover` passed something over.
     """
 
     def __init__(self, path: Path, items: Sequence[str], trials: int) -> None:
@@ -105,6 +125,7 @@ class Journal:
         self._sizes = array("q", [0]) * (len(items) * trials)
         self._stream = path.open("ab+")
         self._end = 0
+        self.damaged = 0
 
     def __enter__(self) -> Journal:
         return self
@@ -120,17 +141,18 @@ class Journal:
     def recover(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Place and entry of what an earlier process left, in the order of writing.
 
-        The file is cut back to its last whole frame. Must be read to its end before `write`.
+        The file is cut back to the last entry of this run. Must be read to its end before `write`.
         """
         if os.fstat(self._stream.fileno()).st_size:
             with mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for end in frame_ends(data):
+                for begin, end, entry in whole_entries(data, self._codec):
                     try:
-                        entry = self._codec.decode(data[self._end : end])
                         place = self._place(entry)
-                    except (ValueError, KeyError, TypeError):
-                        break
-                    self._keep(place, end - self._end)
+                    except (ValueError, KeyError, TypeError, AttributeError):
+                        continue
+                    self.damaged += begin > self._end
+                    self._end = begin
+                    self._keep(place, end - begin)
                     yield place, entry
         self._stream.truncate(self._end)
         self._stream.seek(self._end)
@@ -164,7 +186,11 @@ class Journal:
             return hashlib.file_digest(stream, "sha256").hexdigest()
 
     def _place(self, entry: Entry) -> int:
-        trial = entry["trial"]
+        trial, outcome = entry["trial"], entry["outcome"]
+        said = [message[key] for message in outcome["transcript"] for key in ("role", "content")]
+        told = [outcome[key] for key in ("failure", "failure_kind", "finish")]
+        if not all(isinstance(text, str) for text in (*said, *told)):
+            raise ValueError("an outcome without its texts")
         if not 0 <= trial < self._trials:
             raise ValueError(f"trial {trial}")
         return self._of[entry["item"]] + int(trial)

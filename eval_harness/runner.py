@@ -40,7 +40,8 @@ def run(
     """Run, or go on with, one evaluation in `folder`.
 
     What failed for want of a server or retriever is asked again when an unfinished run goes on;
-    so is everything where every sample failed.
+    so is everything where every sample failed. What is damaged in the responses is passed over and
+    asked again, and the record counts it under `damaged_responses`.
 
     Args:
         suite: what to ask, with its options.
@@ -77,6 +78,7 @@ def run(
             "engine": backend.describe(),
             **finish(),
             "responses_sha256": digest,
+            **({"damaged_responses": journal.damaged} if journal.damaged else {}),
         }
         return scored(suite, journal, folder, record)
 

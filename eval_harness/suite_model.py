@@ -235,11 +235,11 @@ class Suite:
 
 
 def canonical_sha256(value: Any) -> str:
-    """Hex sha256 of `value` as JSON with sorted keys and no spaces."""
+    """Hex sha256 of `value` as JSON with sorted keys and no spaces; half a surrogate is kept."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def _refused(suite: Suite, what: str, advice: str) -> HarnessError:

@@ -14,7 +14,7 @@ from eval_harness.backends.transformers import TransformersBackend
 from eval_harness.chat import Reply, Request
 from eval_harness.errors import HarnessError
 from eval_harness.journal import NAME as RESPONSES
-from eval_harness.journal import frame_ends
+from eval_harness.journal import Codec, frame_ends
 from eval_harness.record import SAMPLES
 from eval_harness.runner import run
 from eval_harness.suite import Suite, load_suite
@@ -140,3 +140,19 @@ def test_half_a_character_from_a_server_is_kept(suite: Suite, tmp_path: Path) ->
         run(suite, OpenAIBackend(url, "m"), SINGLE, tmp_path, seed=0, about={}, progress=nobody)
     first = json.loads((tmp_path / "samples.jsonl").read_bytes().splitlines()[0])
     assert first["output"] == "\ud83d w"
+
+
+def test_an_entry_without_an_outcome_is_asked_again_and_the_record_says_so(
+    suite: Suite, tmp_path: Path
+) -> None:
+    with serving(lambda *_: says("w1")) as (url, requests):
+        backend = OpenAIBackend(url, "m")
+        run(suite, backend, SINGLE, tmp_path, seed=0, about={}, progress=nobody)
+        (tmp_path / "run.json").unlink()
+        raw = (tmp_path / RESPONSES).read_bytes()
+        first, second, *_ = frame_ends(raw)
+        odd = Codec().encode({"item": "w-01", "trial": 0})
+        (tmp_path / RESPONSES).write_bytes(raw[:first] + odd + raw[second:])
+        record = run(suite, backend, SINGLE, tmp_path, seed=0, about={}, progress=nobody)
+    assert len(requests) == 12
+    assert (record["n"], record["damaged_responses"]) == (11, 1)
