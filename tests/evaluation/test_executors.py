@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -21,6 +22,7 @@ from hubtools.evaluation.executors.job import Job, job_from_json, jobs_of, read_
 from hubtools.evaluation.executors.local import run_here
 from hubtools.evaluation.executors.ray import run_on_ray
 from hubtools.evaluation.executors.slurm import write_array
+from hubtools.evaluation.identity import model_weights
 from hubtools.evaluation.spec import Cell, Engine, SuiteOptions, Target
 
 
@@ -171,3 +173,111 @@ def _owner(journal: Path) -> int:
         except (OSError, ValueError):
             continue
     return 0
+
+
+def test_weights_that_changed_since_the_job_was_written_are_refused(
+    words: Path, tiny_chat: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_chat, tmp_path / "model")
+    target = Target("m", model_weights(model), model)
+    job = Job((Cell(target, str(words), Engine(), 0, tmp_path / "out"),))
+    file = model / "model.safetensors"
+    raw = bytearray(file.read_bytes())
+    raw[-1] ^= 1
+    file.write_bytes(raw)
+    (failed,) = run_here([job])
+    assert isinstance(failed, HubtoolsError)
+    assert (failed.id, failed.where) == ("HT483", str(model))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_job_file_has_paths_that_hold_from_any_folder(
+    words: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(words, "suite")
+    options = SuiteOptions(tool_template="t.jinja")
+    target = Target("m", "ab" * 32, Path("model"), Path("adapter"))
+    job = Job(
+        (
+            Cell(target, "suite", Engine(), 0, Path("out"), options),
+            Cell(target, "short_qa", Engine(), 0, Path("out"), options),
+            Cell(target, "lm_eval:task@tasks", Engine(), 0, Path("out"), options),
+        )
+    )
+    read = read_job(write_array([job], Path("slurm")).with_name("jobs") / "0.json")
+    assert [cell.suite for cell in read.cells] == [
+        str(tmp_path / "suite"),
+        "short_qa",
+        f"lm_eval:task@{tmp_path / 'tasks'}",
+    ]
+    found = read.cells[0]
+    paths = (found.target.model, found.target.adapter, found.out)
+    assert paths == (tmp_path / "model", tmp_path / "adapter", tmp_path / "out")
+    assert found.options.tool_template == str(tmp_path / "t.jinja")
+
+
+@pytest.mark.parametrize(
+    ("engine", "options"),
+    [
+        ({"url": "http://user:S3CRET@host/v1"}, {}),
+        ({"url": "user:S3CRET@host/v1"}, {}),
+        ({"url": "http:/user:S3CRET@host/v1"}, {}),
+        ({"url": "http://host/v1?api_key=S3CRET"}, {}),
+        ({"options": ("--api-key", "S3CRET")}, {}),
+        ({"options": ("--api-key=S3CRET",)}, {}),
+        ({}, {"user": "http://u:S3CRET@host/v1#m"}),
+        ({}, {"retriever_url": "http://u:S3CRET@host"}),
+    ],
+)
+def test_a_password_is_never_written_into_a_job_file(
+    engine: dict[str, Any], options: dict[str, Any], tmp_path: Path
+) -> None:
+    asked = Engine(**{"kind": "endpoint", "url": "http://host/v1", **engine})
+    cell = Cell(Target("m"), "short_qa", asked, 0, tmp_path, SuiteOptions(**options))
+    with pytest.raises(UsageError) as caught:
+        write_array([Job((cell,))], tmp_path / "slurm")
+    assert caught.value.id == "HT484"
+    assert "S3CRET" not in str(caught.value.to_json())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("engine.kind", "bogus"),
+        ("engine.concurrency", "x"),
+        ("engine.concurrency", -3),
+        ("engine.url", ""),
+        ("options.temperature", "x"),
+        ("options.temperature", float("nan")),
+        ("options.limit", 0),
+        ("options.bogus", 1),
+        ("suite", 5),
+        ("out", "a\0b"),
+        ("seed", "x"),
+        ("seed", -1),
+        ("seed", 1.5),
+        ("seed", None),
+        ("seed", True),
+        ("target.member", 5),
+        ("target.member", ""),
+        ("target.weights", "f" * 64),
+    ],
+)
+def test_a_job_file_with_a_value_that_no_option_gives_is_refused(
+    place: str, value: Any, tmp_path: Path
+) -> None:
+    (job,) = jobs_of(cells("http://127.0.0.1:1/v1", tmp_path, tmp_path, ("a",)))
+    data = job.to_json()
+    *outer, last = place.split(".")
+    holder = data["cells"][0]
+    for name in outer:
+        holder = holder[name]
+    holder[last] = value
+    file = tmp_path / "job.json"
+    file.write_text(json.dumps(data))
+    with pytest.raises(UsageError) as caught:
+        read_job(file)
+    assert caught.value.id == "HT475"
+    assert "\n" not in caught.value.message

@@ -15,8 +15,10 @@ from typing import Any
 
 from hubtools.errors import UsageError
 from hubtools.evaluation.bridge import evaluate, find_run, foresee
+from hubtools.evaluation.executors.checking import checked_cell
+from hubtools.evaluation.identity import require_weights
 from hubtools.evaluation.serving import serving
-from hubtools.evaluation.spec import Cell, cell_from_json
+from hubtools.evaluation.spec import Cell
 from hubtools.files import write_json
 from hubtools.progress import Progress, silent
 
@@ -53,13 +55,14 @@ def jobs_of(cells: Sequence[Cell], *, again: bool = False, retry_failed: bool = 
 
 
 def run_job(
-    job: Job, *, log: Path | None = None, progress: Progress = silent
+    job: Job, *, log: Path | None = None, verify: bool = False, progress: Progress = silent
 ) -> list[dict[str, Any]]:
     """The records of all cells; only what is missing is asked, and only then a server is started.
 
     Args:
         job: what to do.
         log: file for the story of engines; None: `log` in each cell's folder of runs.
+        verify: before each cell, see that the folders hold the weights that the job names.
         progress: told the number of answered samples.
 
     Raises:
@@ -69,6 +72,8 @@ def run_job(
         server = None
         records = []
         for cell in job.cells:
+            if verify:
+                require_weights(cell.target)
             story = log or cell.out / "log"
             found = None if job.again or job.retry_failed else find_run(cell)
             if found is None and server is None and cell.engine.kind != "transformers":
@@ -104,7 +109,7 @@ def read_job(path: Path) -> Job:
     """
     try:
         return job_from_json(json.loads(path.read_bytes()))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(
             "HT475",
             f"not a job file: {error}",
@@ -122,7 +127,10 @@ def job_from_json(data: dict[str, Any]) -> Job:
     """
     if data.get("schema") != SCHEMA:
         raise ValueError(f"its schema is {data.get('schema')!r}, not {SCHEMA}")
-    cells = tuple(cell_from_json(cell) for cell in data["cells"])
+    cells = tuple(checked_cell(cell) for cell in data["cells"])
     if not cells:
         raise ValueError("it names no cell")
-    return Job(cells, bool(data["again"]), bool(data["retry_failed"]))
+    again, retry_failed = data["again"], data["retry_failed"]
+    if not isinstance(again, bool) or not isinstance(retry_failed, bool):
+        raise TypeError("again and retry_failed are true or false")
+    return Job(cells, again, retry_failed)

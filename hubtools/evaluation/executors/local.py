@@ -17,7 +17,7 @@ def run_here(
     results: list[list[dict[str, Any]] | HubtoolsError] = []
     for job in jobs:
         try:
-            results.append(run_job(job, progress=progress))
+            results.append(run_job(job, verify=True, progress=progress))
         except HubtoolsError as error:
             results.append(error)
     return results

@@ -59,7 +59,7 @@ def _joined(address: str, workers: int | None) -> Any:
 def _run(job: dict[str, Any]) -> dict[str, Any]:
     """The task; errors travel as JSON, since exceptions lose their class on the way."""
     try:
-        return {"records": run_job(job_from_json(job))}
+        return {"records": run_job(job_from_json(job), verify=True)}
     except HubtoolsError as error:
         return {"error": error.to_json()}
 

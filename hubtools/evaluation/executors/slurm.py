@@ -9,10 +9,12 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hubtools.digests import sha256_json
 from hubtools.errors import UsageError
+from hubtools.evaluation.executors.checking import absolute_cell, require_no_secrets
 from hubtools.evaluation.executors.job import Job, write_job
 from hubtools.files import write_atomic
 
@@ -31,7 +33,7 @@ def write_array(jobs: Sequence[Job], folder: Path, options: Sequence[str] = ()) 
         The script, for `sbatch`.
 
     Raises:
-        UsageError: HT479 an option that is not one line beginning with a dash.
+        UsageError: HT479 an option that is not one line beginning with a dash, HT484 a password.
     """
     for option in options:
         if not option.startswith("-") or not option.isprintable():
@@ -41,6 +43,9 @@ def write_array(jobs: Sequence[Job], folder: Path, options: Sequence[str] = ()) 
                 detail=("Nothing was written.",),
                 next="write it as sbatch takes it, for example --slurm-option=--gres=gpu:1",
             )
+    jobs = [replace(job, cells=tuple(map(absolute_cell, job.cells))) for job in jobs]
+    for cell in (cell for job in jobs for cell in job.cells):
+        require_no_secrets(cell)
     folder = folder.resolve() / sha256_json([job.to_json() for job in jobs])[:12]
     for number, job in enumerate(jobs):
         write_job(job, folder / "jobs" / f"{number}.json")
