@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from log_lines import response
 from log_samples import (
@@ -250,3 +250,31 @@ def test_no_damaged_document_crashes_a_reader(value: Any) -> None:
             assert item.kind != "reader failed", item
         else:
             assert item.created is None or abs(item.created) < 1e15
+
+
+WRITERS = {
+    "lines": json.dumps,
+    "pretty": lambda value: json.dumps(value, indent=1),
+    "yaml": lambda value: yaml.safe_dump({"version": 1, "interactions": [], **value}),
+    "array": lambda value: json.dumps([value, value]),
+    "events": lambda value: events(value, value),
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+@given(st.data())
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_damaged_file_crashes(tmp_path: Path, writer: str, data: st.DataObject) -> None:
+    document = DOCUMENTS[data.draw(st.sampled_from(["VCR", "chat", "τ²", "Inspect"]))]
+    raw = bytearray(WRITERS[writer](document).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(
+            st.binary(max_size=3)
+            | st.sampled_from([b"&a ", b"*a", b"!!binary ", b"{", b'"', b"[" * 50])
+        )
+    (tmp_path / "log").write_bytes(raw[: data.draw(st.integers(1, len(raw)))])
+    for item in read_log(tmp_path / "log", "log"):
+        assert isinstance(item, Record) or item.kind != "reader failed"
