@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from eval_harness.addresses import is_server, public_url
 from eval_harness.errors import HarnessError
 from eval_harness.retrievers.passages import Passage, RetrieverError
 
@@ -31,7 +32,7 @@ class Client:
 
     def __init__(self, url: str, identity: Mapping[str, Any]) -> None:
         self._url, self._identity = url.rstrip("/"), dict(identity)
-        self._shown = bare(self._url)
+        self._shown = public_url(self._url)
         self._http: httpx.AsyncClient | None = None
 
     def identity(self) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class Client:
                 why = f"HTTP {response.status_code}"
                 if response.status_code < 500 and response.status_code != 429:
                     break
-            except (httpx.HTTPError, ValueError) as error:
+            except (httpx.HTTPError, ValueError, RecursionError) as error:
                 why = f"{type(error).__name__}: {error}"
         raise RetrieverError(f"{self._shown}: {why}")
 
@@ -95,29 +96,29 @@ def service_identity(url: str) -> dict[str, Any]:
     import httpx
 
     url = url.rstrip("/")
+    if not is_server(url):
+        raise HarnessError(
+            "no_retriever",
+            "that is no address of a retriever",
+            where=public_url(url),
+            next="give it as --retriever-url http://HOST:PORT",
+        )
     try:
         response = httpx.get(f"{url}/health", timeout=TIMEOUT, trust_env=False)
         said = response.json() if response.status_code == 200 else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         said = {}
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise HarnessError(
             "no_retriever",
             f"no retriever answers: {type(error).__name__}",
-            where=bare(url),
+            where=public_url(url),
             next="start it, or correct --retriever-url",
         ) from error
     identity = said.get("identity") if isinstance(said, dict) else None
     if isinstance(identity, dict) and identity.get("corpus_sha256"):
         return identity
-    return {"name": "unknown", "corpus_sha256": f"unknown corpus at {bare(url)}"}
-
-
-def bare(url: str) -> str:
-    """The address without user name and password."""
-    import httpx
-
-    return str(httpx.URL(url).copy_with(userinfo=b"", query=None))
+    return {"name": "unknown", "corpus_sha256": f"unknown corpus at {public_url(url)}"}
 
 
 def _passage(hit: Mapping[str, Any]) -> Passage:

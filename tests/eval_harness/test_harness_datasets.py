@@ -156,6 +156,9 @@ def test_other_data_are_refused(hub: LocalHub, tmp_path: Path) -> None:
         with pytest.raises(HarnessError, match="line 1 is no question") as caught:
             load(table(broken), hub, pins, accept_unpinned=True)
         assert caught.value.where.endswith("test.jsonl:1")
+        letters = b'{"id": 1, "question": "x", "golden_answers": "Paris"}\n'
+        with pytest.raises(HarnessError, match="golden_answers is 'Paris', not a list of texts"):
+            load(table(commit(hub, "nq/test.jsonl", letters)), hub, pins, accept_unpinned=True)
     finally:
         commit(hub, "nq/test.jsonl", FILES["nq/test.jsonl"])
     assert load(pinned(good), hub, tmp_path / "none.json").parts["nq"]["revision"] == good

@@ -318,3 +318,11 @@ def test_the_suites_corpus_is_checked_before_it_is_searched(tmp_path: Path) -> N
         with pytest.raises(HarnessError) as caught:
             open_retriever(table, tmp_path)
         assert caught.value.kind == kind
+
+
+@pytest.mark.parametrize("url", ["u:S3CRET@h:1", "http://u:S3CRET@[::1", "http://u:S3/CRET@h:1"])
+def test_a_mistyped_address_of_a_retriever_shows_no_password(url: str) -> None:
+    with pytest.raises(HarnessError, match="no address of a retriever") as caught:
+        service_identity(url)
+    assert caught.value.kind == "no_retriever"
+    assert "CRET" not in str(vars(caught.value))

@@ -99,3 +99,15 @@ def test_a_server_that_fails_midway_fails_that_sample(suite: Suite, tmp_path: Pa
     failed = [sample for sample in samples if sample["failure"]]
     assert record["failures"] == len(failed) == sum(record["failure_kinds"].values())
     assert all(sample["scores"] is None and sample["transcript"] for sample in failed)
+
+
+def test_half_a_surrogate_in_a_query_ends_nothing(suite: Suite, tmp_path: Path) -> None:
+    def script(question: str, attempt: int, headers: dict[str, str]) -> Answer:
+        if "Question: " in question:
+            return says("<search>Norway \ud83d</search>")
+        return says("<answer>x \ud83d</answer>")
+
+    record, samples = asked(suite, tmp_path, script)
+    assert (record["n"], record["failures"]) == (7, 0)
+    assert samples[0]["transcript"][0]["content"] == "<search>Norway \ud83d</search>"
+    assert samples[0]["output"] == "<answer>x \ud83d</answer>"
