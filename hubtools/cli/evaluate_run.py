@@ -137,6 +137,7 @@ def _engine(models: tuple[Path, ...], adapters: tuple[Path, ...], how: dict[str,
         concurrency=how["concurrency"],
         max_model_len=how["max_model_len"],
         options=how["options"],
+        timeout=how["timeout"],
     )
 
 

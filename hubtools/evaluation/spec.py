@@ -44,6 +44,7 @@ class Engine:
         concurrency: samples in flight; None: the kind's own default.
         max_model_len: context length in tokens; None: the suite's, or the model's.
         options: further arguments of the server.
+        timeout: seconds that a server may take for one answer.
     """
 
     kind: EngineKind = "transformers"
@@ -56,6 +57,7 @@ class Engine:
     concurrency: int | None = None
     max_model_len: int | None = None
     options: tuple[str, ...] = ()
+    timeout: float = 600.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def _backend(
             server["served_name"],
             api_key_env=engine.api_key_env if engine.kind == "endpoint" else "",
             concurrency=concurrency,
+            timeout=engine.timeout,
             template=template_of(cell, tools=tools),
             keeps_stop=engine.kind == "vllm",
             trust_env=engine.kind == "endpoint",
