@@ -26,9 +26,24 @@ def rescore(output: Output, path: Path, suite: str | None) -> None:
     _kept(output, Path(record["path"]), "hubtools.evaluate-rescore/1")
 
 
+def _member(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
+    from eval_harness.suite_values import label
+
+    try:
+        return label(name, "NAME")
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
 @click.command("import", short_help="Take in results that another harness wrote.")
 @click.argument("path", metavar="PATH", type=_FILE)
-@click.option("--member", required=True, metavar="NAME", help="Checkpoint that was measured.")
+@click.option(
+    "--member",
+    required=True,
+    metavar="NAME",
+    callback=_member,
+    help="Checkpoint that was measured.",
+)
 @click.option("--weights", default="", metavar="SHA256", help="Its weights digest, if known.")
 @click.option("--kind", default=None, help="Format  [default: told by the content]")
 @click.option("--step", type=int, metavar="N", help="Which validation of a training run.")
@@ -55,9 +70,10 @@ def import_(
 
     Their figures are marked as external, and what they do not tell is named.
     """
+    from hubtools.evaluation.importing.found import slug
     from hubtools.evaluation.importing.importing import import_run
 
-    folder = out or Path("evaluations") / member.replace("/", "--")
+    folder = out or Path("evaluations") / slug(member.replace("/", "--"))
     record = import_run(
         path, kind=kind, member=member, weights=weights, out=folder, step=step, seed=seed
     )

@@ -70,7 +70,7 @@ def _found(told: Mapping[str, Any], path: Path) -> Found:
         harness={"name": str(library.get("name") or "unknown"), "version": version},
         title=f"{', '.join(names[:4])} as {source['source_organization_name']} reports",
         protocol={"sampling": _sampling(told["evaluation_results"])},
-        missing=_MISSING if figures else (),
+        missing=_MISSING,
         metrics=list(figures),
         figures=figures,
         left_out=left_out,

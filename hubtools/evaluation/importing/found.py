@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from eval_harness.suite import COUNTS
+from eval_harness.suite_values import label
 from hubtools.digests import canonical_json
 from hubtools.errors import CheckError, UsageError
 from hubtools.evaluation.scrub import scrub
@@ -37,8 +39,9 @@ class Found:
         metrics: names, in the order of tables.
         samples: gives them in order, anew at each call; None where only figures are known.
         figures: metric to `value`, and `n`, `k`, `standard_error` where told; without samples.
-        stated: metric to the mean that the source itself states; the samples must give it.
-        left_out: metrics of the source that are no share from 0 to 1 of each sample.
+        stated: by category, metric to the mean that the source states; the samples must give it.
+        left_out: metrics of the source that are no share from 0 to 1 of each sample, or whose
+            name cannot head a column.
         requested: the model's name that was asked for.
         date: ISO date of the measurement.
         step: of the training run, where the source has several.
@@ -52,7 +55,7 @@ class Found:
     metrics: Sequence[str] = ()
     samples: Callable[[], Iterable[Sample]] | None = None
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    stated: Mapping[str, float] = field(default_factory=dict)
+    stated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     left_out: Sequence[str] = ()
     requested: str = ""
     date: str = ""
@@ -64,6 +67,14 @@ def share(value: Any) -> float | None:
     if isinstance(value, bool | int | float) and 0 <= value <= 1:
         return float(value)
     return None
+
+
+def can_head(metric: str) -> bool:
+    """Whether a metric's name can head a column, and is not that of a count."""
+    try:
+        return bool(label(metric, "metric", COUNTS))
+    except ValueError:
+        return False
 
 
 def number(value: Any) -> float | None:
@@ -117,8 +128,9 @@ def digest_of(values: Iterable[Any]) -> str:
 
 
 def slug(text: str) -> str:
-    """`text` as part of a suite's id and of a folder's name."""
-    return re.sub(r"[^\w.@-]+", "-", text).strip("-.")[:80] or "unnamed"
+    """`text` as part of a suite's id and of a folder's name, which may have 255 bytes."""
+    kept = re.sub(r"[^\w.@-]+", "-", text).strip("-.")
+    return kept.encode()[:200].decode(errors="ignore") or "unnamed"
 
 
 def damaged(why: str, where: Path | str) -> CheckError:

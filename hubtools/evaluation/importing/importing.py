@@ -11,7 +11,6 @@ from typing import Any
 from eval_harness.errors import HarnessError
 from eval_harness.record import SCHEMA, write_run
 from hubtools.digests import sha256_file, sha256_json
-from hubtools.errors import CheckError
 from hubtools.evaluation.failures import bridged
 from hubtools.evaluation.importing.detect import KINDS, kind_of, unknown
 from hubtools.evaluation.importing.every_eval_ever import read_every_eval_ever
@@ -138,10 +137,13 @@ def _write(
     if made["samples"] != made["items"] * made["trials"]:
         why = f"{made['samples']} samples of {made['items']} items × {made['trials']} trials"
         raise not_whole(why, path)
-    for name, value in found.stated.items():
-        mean = made["metrics"][name]["value"]
-        if not made["failures"] and not math.isclose(mean, value, rel_tol=_CLOSE, abs_tol=_CLOSE):
-            raise _contradicted(name, value, mean, path)
+    for category, stated in found.stated.items():
+        ours = made["categories"][category]
+        for name, value in stated.items() if not ours["failures"] else ():
+            mean = ours["metrics"][name]["value"]
+            if not math.isclose(mean, value, rel_tol=_CLOSE, abs_tol=_CLOSE):
+                why = f"it states {name} {value:.6g}, its samples of {category} give {mean:.6g}"
+                raise not_whole(why, path)
 
 
 def _each_once(samples: Iterable[Sample], path: Path) -> Iterator[Sample]:
@@ -170,10 +172,6 @@ def _reported(found: Found, record: Mapping[str, Any]) -> dict[str, Any]:
         "metrics": {n: {**figure, "reported": True} for n, figure in found.figures.items()},
         "samples_sha256": None,
     }
-
-
-def _contradicted(name: str, stated: float, mean: float, path: Path) -> CheckError:
-    return not_whole(f"it states {name} {stated:.6g}, its samples give {mean:.6g}", path)
 
 
 def _digest(path: Path) -> str:

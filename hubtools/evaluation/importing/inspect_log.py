@@ -14,6 +14,7 @@ from hubtools.evaluation.importing.found import (
     UNKNOWN_ENGINE,
     Found,
     Sample,
+    can_head,
     damaged,
     digest_of,
     no_figure,
@@ -105,7 +106,7 @@ def _found(header: Mapping[str, Any], log: _Log) -> Found:
     if log.entries.keys() != wanted:
         why = f"{len(log.entries)} samples are there, {len(wanted)} were asked for"
         raise not_whole(why, log.path)
-    metrics = [name for name, n in log.values.items() if n == log.scored]
+    metrics = [name for name, n in log.values.items() if n == log.scored and can_head(name)]
     if not metrics:
         raise no_figure([str(s.get("name")) for s in results.get("scores", [])], log.path)
     asked = [log.asked[id] for id in dict.fromkeys(key[0] for key in log.entries)]
@@ -139,7 +140,7 @@ def _found(header: Mapping[str, Any], log: _Log) -> Found:
         missing=_MISSING,
         metrics=metrics,
         samples=lambda: log.samples(metrics),
-        stated=_stated(results, metrics, epochs) if log.scored == len(log.entries) else {},
+        stated={"all": _stated(results, metrics, epochs)},
         left_out=sorted(log.values.keys() - set(metrics)),
         requested=str(said["model"]),
         date=str(said.get("created") or "")[:10],

@@ -12,6 +12,7 @@ from hubtools.evaluation.importing.found import (
     DAMAGE,
     UNKNOWN_ENGINE,
     Found,
+    can_head,
     choose,
     damaged,
     no_figure,
@@ -115,12 +116,11 @@ def _with_samples(
         effective = told["n-samples"][name]["effective"]
         if n != effective:
             raise not_whole(f"{name}: {n} samples of {effective}", path)
-    stated = {
-        name: value
+    other = [
+        name
         for name in metrics
-        if len(files) == 1 and (value := _stated(told, next(iter(files)), name)) is not None
-    }
-    other = [n for n, value in stated.items() if _is_no_mean(told, n, next(iter(files)))]
+        if not can_head(name) or any(_is_no_mean(told, name, task) for task in files)
+    ]
     metrics = [name for name in metrics if name not in other]
     if not metrics:
         raise no_figure(dropped + other, path)
@@ -134,7 +134,7 @@ def _with_samples(
         missing=_MISSING,
         metrics=metrics,
         samples=lambda: samples_of(raw, metrics),
-        stated={name: value for name, value in stated.items() if name in metrics},
+        stated={task: _stated(told, task, metrics) for task in files},
         left_out=[*dropped, *other],
         **common,
     )
@@ -181,9 +181,10 @@ def _figures(told: Mapping[str, Any], tasks: list[str]) -> dict[str, dict[str, A
     return figures
 
 
-def _stated(told: Mapping[str, Any], task: str, metric: str) -> float | None:
-    name, _, kind = metric.partition(",")
-    return number(told["results"][task].get(f"{name},{kind or 'none'}"))
+def _stated(told: Mapping[str, Any], task: str, metrics: list[str]) -> dict[str, float]:
+    results = told["results"][task]
+    keys = {name: name if "," in name else f"{name},none" for name in metrics}
+    return {n: value for n, key in keys.items() if (value := number(results.get(key))) is not None}
 
 
 def _is_no_mean(told: Mapping[str, Any], metric: str, task: str) -> bool:

@@ -18,6 +18,7 @@ from hubtools.evaluation.importing.found import (
     UNKNOWN_ENGINE,
     Found,
     Sample,
+    can_head,
     choose,
     damaged,
     digest_of,
@@ -151,7 +152,7 @@ def _generations(path: Path) -> Found:
                 fields[name] = good and fields.get(name, at == 1)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise damaged(f"not a row of verl's generations: {error!r}", f"{path}:{at}") from error
-    metrics = [name for name, good in fields.items() if good]
+    metrics = [name for name, good in fields.items() if good and can_head(name)]
     if len(steps) != 1:
         raise not_whole(f"its rows are of steps {sorted(steps)}", path)
     if not metrics:
@@ -170,7 +171,7 @@ def _generations(path: Path) -> Found:
         missing=("suite.data", "returned_model", *_MISSING),
         metrics=metrics,
         samples=lambda: _samples(path, places, metrics),
-        left_out=[name for name, good in fields.items() if not good],
+        left_out=[name for name in fields if name not in metrics],
     )
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from collections.abc import Callable
@@ -130,3 +131,38 @@ def test_a_null_score_leaves_the_metric_out(tmp_path: Path) -> None:
     run = take(folder, tmp_path / "out")
     assert list(run.metrics) == ["acc"]
     assert raw(run)["left_out"] == ["acc_norm"]
+
+
+def two_tasks(folder: Path) -> Path:
+    """The recorded task as one of two, the other with the opposite scores."""
+    (results,), (samples,) = folder.glob("results_*"), folder.glob("samples_*")
+    told = json.loads(results.read_bytes())
+    for part in ("results", "configs", "versions", "n-samples", "n-shot"):
+        told[part]["other"] = copy.deepcopy(told[part]["doubles"])
+    told["results"]["other"]["exact_match,none"] = 0.75
+    results.write_text(json.dumps(told))
+    rows = [json.loads(line) for line in samples.read_text().splitlines()]
+    rows = [row | {"exact_match": 1 - row["exact_match"]} for row in rows]
+    other = samples.with_name(samples.name.replace("_doubles_", "_other_"))
+    other.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return results
+
+
+def test_each_task_of_several_has_the_mean_that_is_stated(doubles: Path, tmp_path: Path) -> None:
+    results = two_tasks(doubles)
+    run = take(doubles, tmp_path / "out")
+    figures = {name: part["metrics"]["exact_match"] for name, part in run.categories.items()}
+    assert {name: (m["k"], m["n"]) for name, m in figures.items()} == {
+        "doubles": (1, 4),
+        "other": (3, 4),
+    }
+    results.write_text(results.read_text().replace("0.75", "0.5"))
+    with pytest.raises(HubtoolsError, match=r"HT463.*samples of other give 0.75"):
+        take(doubles, tmp_path / "out")
+
+
+def test_samples_of_one_task_of_two_are_refused(doubles: Path, tmp_path: Path) -> None:
+    two_tasks(doubles)
+    next(doubles.glob("samples_other_*")).unlink()
+    with pytest.raises(HubtoolsError, match=r"HT463.*none of other"):
+        take(doubles, tmp_path / "out")

@@ -127,6 +127,13 @@ def test_no_key_is_kept(tmp_path: Path) -> None:
     assert KEY not in written
 
 
+@pytest.mark.parametrize("name", ["../../up", "..", "長い名前" * 60, "a/" * 300, "\n"])
+def test_no_name_leaves_the_folder_or_is_too_long_for_one(tmp_path: Path, name: str) -> None:
+    (tmp_path / "x").write_text(json.dumps(eee(eee_result(name, 0.5))))
+    run = take(tmp_path / "x", tmp_path / "in" / "out")
+    assert run.path.parent.parent.parent == tmp_path / "in" / "out"
+
+
 def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
     with pytest.raises(HubtoolsError, match="HT461"):
         take(tmp_path / "nothing", tmp_path / "out")
@@ -223,3 +230,26 @@ def test_from_the_command_line(
     assert "only reported" in capsys.readouterr().err
     assert cli_run(cli, ["evaluate", "show", kept]) == 0
     assert "seed 7" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("member", "folder"),
+    [("..", "unnamed"), ("a/../b", "a--..--b"), ("x" * 300, "x" * 200), ("r2e at 20", "r2e-at-20")],
+)
+def test_a_members_name_is_no_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member: str, folder: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli_run(cli, ["evaluate", "import", str(RECORDED / "pairs"), "--member", member]) == 0
+    assert [path.name for path in (tmp_path / "evaluations").iterdir()] == [folder]
+    assert [path.name for path in tmp_path.iterdir()] == ["evaluations"]
+
+
+@pytest.mark.parametrize("member", ["", " ", "a\nb", "a|b", "\udc80"])
+def test_a_name_that_cannot_stand_in_a_table_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], member: str
+) -> None:
+    argv = ["evaluate", "import", str(RECORDED / "pairs"), "--member", member, "-o", str(tmp_path)]
+    assert cli_run(cli, argv) == 2
+    assert "--member" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

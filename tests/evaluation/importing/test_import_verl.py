@@ -126,6 +126,15 @@ def test_rewards_that_are_no_share_are_left_out(tmp_path: Path) -> None:
         take(write_rows(tmp_path / "21.jsonl", rows), tmp_path / "out")
 
 
+def test_names_that_cannot_head_a_column_are_left_out(tmp_path: Path) -> None:
+    rows = [row | {"failures": 0.5, "a|b": 1, " ": 0} for row in generations([[1], [0]])]
+    run = take(write_rows(tmp_path / "20.jsonl", rows), tmp_path / "out")
+    assert set(run.metrics) == {"score", "acc"}
+    assert {"failures", "a|b", " "} < set(raw(run)["left_out"])
+    facts = run_facts(run, path_in_facts="run.json")
+    assert len({fact.id for fact in facts}) == len(facts)
+
+
 def test_half_a_surrogate_pair_is_no_reason_to_refuse(tmp_path: Path) -> None:
     rows = [row | {"output": "\ud83d", "input": "\U0001f600"} for row in generations([[1]])]
     run = take(write_rows(tmp_path / "20.jsonl", rows), tmp_path / "out")
