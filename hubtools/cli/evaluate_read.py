@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubtools.cli.evaluateview import engine_words, print_tables, runs_at, runs_json
+from hubtools.cli.evaluateview import print_tables, runs_at, runs_json
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
+from hubtools.errors import ExitCode
 
 if TYPE_CHECKING:
     from hubtools.evaluation.records import Run
@@ -36,6 +37,7 @@ def show(output: Output, paths: tuple[Path, ...]) -> None:
 
 
 def _about(run: Run) -> Iterator[tuple[str, str]]:
+    from hubtools.evaluation.captions import engine_words
     from hubtools.evaluation.protocol import flat
 
     yield "checkpoint", run.member
@@ -50,7 +52,7 @@ def _about(run: Run) -> Iterator[tuple[str, str]]:
         yield "rungs", ", ".join(f"{rung}: {n}" for rung, n in run.tiers.items())
     if run.missing:
         yield "not told", ", ".join(run.missing)
-    yield "engine", engine_words(run)
+    yield "engine", engine_words([run])
     yield "protocol", run.protocol_id
     for field, value in flat(run.protocol).items():
         yield f"  {field}", str(value)
@@ -124,7 +126,7 @@ def _sample(sample: dict[str, Any], metric: str) -> tuple[str, ...]:
 
 @click.command("table", short_help="Put runs into tables, one protocol a table.")
 @click.argument("paths", nargs=-1, metavar="[RUN]...", type=_RUN)
-@click.option("--baseline", default="base", show_default=True, help="Row to compare with.")
+@click.option("--baseline", default="", help="Row to compare with  [default: base, else the first]")
 @click.option("--best", is_flag=True, help="Mark the best, and say what its lead is worth.")
 @click.option("--markdown", is_flag=True, help="Write the tables as Markdown.")
 @with_output
@@ -135,6 +137,8 @@ def table(
     from hubtools.evaluation.tables import metric_tables
 
     runs = runs_at(paths or (Path("evaluations"),))
+    if baseline and baseline not in (members := dict.fromkeys(run.member for run in runs)):
+        raise click.UsageError(f"No row is called {baseline!r}; there are: {', '.join(members)}.")
     made = metric_tables(runs, baseline=baseline, best=best)
     output.result("hubtools.evaluate-table/1", {"tables": [entry.to_json() for entry in made]})
     if markdown:
@@ -149,7 +153,10 @@ def table(
 @click.argument("b", type=_RUN)
 @with_output
 def compare(output: Output, a: Path, b: Path) -> None:
-    """Say whether the figures of runs A and B may be compared, why, and what comes of it."""
+    """Say whether the figures of runs A and B may be compared, why, and what comes of it.
+
+    The exit code is 3 where they may not.
+    """
     from hubtools.evaluation.compare import explain
 
     (first,), (second,) = _one(a), _one(b)
@@ -157,6 +164,8 @@ def compare(output: Output, a: Path, b: Path) -> None:
     output.result("hubtools.evaluate-compare/1", found.to_json())
     for line in found.lines():
         output.line(line)
+    if not found.comparable:
+        click.get_current_context().exit(int(ExitCode.CHECK))
 
 
 def _one(path: Path) -> list[Run]:

@@ -54,27 +54,13 @@ def runs_json(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def print_tables(
-    output: Output, runs: Sequence[Run], *, baseline: str = "base", best: bool = False
+    output: Output, runs: Sequence[Run], *, baseline: str = "", best: bool = False
 ) -> None:
     """Tables of runs, each with what has to be said about it."""
     from hubtools.evaluation.tables import metric_tables
 
     for table in metric_tables(runs, baseline=baseline, best=best):
         output.table(table.columns, table.rows)
-        output.note(f"protocol {table.protocol_id[:12]} · {engine_words(table.lines[0].runs[0])}")
+        output.note(table.caption)
         for note in table.notes:
             output.note(f"  {note}")
-
-
-def engine_words(run: Run) -> str:
-    """What computed the answers, in a line."""
-    engine = run.engine
-    told = [str(engine.get("backend", run.harness.get("name", "")))]
-    told += [f"{name} {number}" for name, number in engine.get("versions", {}).items()]
-    if "endpoint" in engine:
-        served = ", ".join(run.served.get("model", ())) or "unnamed"
-        told.append(f"{engine['endpoint']}, asked for {engine['requested']}, served {served}")
-    if "dtype" in engine:
-        told.append(f"{engine['dtype']} on {engine.get('device', 'a server')}")
-    seeds = f"seed {run.seed}"
-    return " · ".join(word for word in (*told, seeds) if word)

@@ -13,6 +13,7 @@ from hubtools.errors import CheckError
 from hubtools.evaluation.grid import Grid
 from hubtools.evaluation.protocol import FieldDifference, differences
 from hubtools.evaluation.records import Run
+from hubtools.evaluation.repeats import distinct
 from hubtools.evaluation.score import MACRO, WHOLE, pooled, scores
 from hubtools.evaluation.statistics import enough
 from hubtools.evaluation.statistics_many import holm, macro_weights
@@ -61,7 +62,7 @@ class Comparison:
         return (
             f"{self.metric}: {self.a} - {self.b} = {self.diff:+.3f}"
             f" ({self.low:+.3f} to {self.high:+.3f}), {_p(self.p)}{corrected}: {said};"
-            f" {self.n} questions show differences of {self.resolvable:.2f} and more"
+            f" {self.n} questions in pairs show differences of {self.resolvable:.2f} and more"
         )
 
 
@@ -249,6 +250,9 @@ class Explanation:
 
 def explain(a: Run, b: Run) -> Explanation:
     """Whether and why two numbers may be compared, and what comes of it where they may."""
+    if a.suite != b.suite:
+        other = f"different suites: {a.suite} and {b.suite}"
+        return Explanation(a.member, b.member, False, (other,), (), ())
     reasons, shared = _reasons(a, b), [name for name in a.metrics if name in b.metrics]
     differing = tuple(differences(a.protocol, b.protocol))
     comparable = a.protocol_id == b.protocol_id and bool(shared)
@@ -287,7 +291,9 @@ def _reasons(a: Run, b: Run) -> list[str]:
             reasons.append(f"{run.member}: not recorded: {', '.join(run.missing)}")
         if run.failures:
             reasons.append(f"{run.member}: failed samples, not scored: {run.failures}")
-    if a.weights and a.weights == b.weights:
+    if same and len(distinct([a, b])) == 1:
+        reasons.append(f"all {min(a.n, b.n)} answers that both have are equal")
+    elif a.weights and a.weights == b.weights:
         what = "chance" if same else "chance or the protocol"
         reasons.append(f"the weights are the same: what differs is {what}")
     return reasons

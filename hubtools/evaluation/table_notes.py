@@ -33,6 +33,7 @@ def notes(table: MetricTable) -> list[str]:
         *_selection(table),
         *_floor(table),
         *_failures(table),
+        *_cut_off(table),
         *_tiers(table),
         *_passes(table),
         *_missing(table),
@@ -41,13 +42,7 @@ def notes(table: MetricTable) -> list[str]:
 
 def picked(table: MetricTable) -> Selection | None:
     """What the lead of the best checkpoint is worth, on the first metric's headline."""
-    grids = [
-        pooled(row.runs, table.metrics[0])
-        for row in table.lines
-        if not row.floor
-        and row.score(table.metrics[0], table.headline)
-        and all(has_samples(run, table.metrics[0]) for run in row.runs)
-    ]
+    grids = [pooled(row.runs, table.metrics[0]) for row in _candidates(table)]
     if len(grids) < 2 or any(grid.items != grids[0].items for grid in grids):
         return None
     scored = np.all([grid.counts > 0 for grid in grids], axis=0)
@@ -57,6 +52,23 @@ def picked(table: MetricTable) -> Selection | None:
     if table.headline == MACRO:
         means *= macro_weights([grids[0].categories[at] for at in np.flatnonzero(scored)])[:, None]
     return selection(means)
+
+
+def winners(table: MetricTable) -> tuple[str, ...]:
+    """Labels of the rows whose first metric's headline is the highest."""
+    shown = [(row.score(table.metrics[0], table.headline), row.label) for row in _candidates(table)]
+    values = {label: score.value for score, label in shown if score}
+    return tuple(label for label, value in values.items() if value == max(values.values()))
+
+
+def _candidates(table: MetricTable) -> list[Row]:
+    return [
+        row
+        for row in table.lines
+        if not row.floor
+        and row.score(table.metrics[0], table.headline)
+        and all(has_samples(run, table.metrics[0]) for run in row.runs)
+    ]
 
 
 def _protocol(table: MetricTable) -> Iterator[str]:
@@ -78,20 +90,20 @@ def _sizes(table: MetricTable) -> Iterator[str]:
     whole = first.score(table.metrics[0])
     if whole is None:
         return
-    least = _resolvable(table, whole)
-    if least is not None and least > SMALL:
-        yield f"{whole.items} questions: differences below {least:.2f} cannot be seen"
+    least, how = _resolvable(table, whole)
+    if least and max(least) > SMALL:
+        said = " to ".join(dict.fromkeys(f"{bound:.2f}" for bound in (min(least), max(least))))
+        yield f"{whole.items} questions: differences below {said} cannot be seen, {how}"
 
 
-def _resolvable(table: MetricTable, whole: Score) -> float | None:
+def _resolvable(table: MetricTable, whole: Score) -> tuple[list[float], str]:
     """In pairs where pairs were made, else what two such checkpoints could differ by unseen."""
     headline = f"{table.headline} {table.metrics[0]}".strip()
     made = [one.resolvable for one in table.comparisons if one.metric == headline]
-    if made:
-        return float(np.median(made))
-    if whole.interval is None:
-        return None
-    return unpaired_difference(whole.interval, whole.interval).resolvable
+    if made or whole.interval is None:
+        return made, "question by question"
+    alone = unpaired_difference(whole.interval, whole.interval).resolvable
+    return [alone], "with figures alone (less in pairs)"
 
 
 def _kinds(table: MetricTable) -> Iterator[str]:
@@ -121,6 +133,8 @@ def _repeats(table: MetricTable) -> Iterator[str]:
 
 
 def _comparisons(table: MetricTable) -> Iterator[str]:
+    if table.by_default and table.comparisons:
+        yield f"compared with {table.baseline}, the first row (choose one with --baseline)"
     yield from (str(made) for made in table.comparisons)
     corrected = [made for made in table.comparisons if made.p_holm is not None]
     if corrected:
@@ -148,11 +162,9 @@ def _selection(table: MetricTable) -> Iterator[str]:
     if found is None:
         return
     name = f"{table.headline} {table.metrics[0]}".strip()
-    rows = [row for row in table.lines if not row.floor]
-    shown = [(row.score(table.metrics[0], table.headline), row.label) for row in rows]
-    scored = [(score.value, label) for score, label in shown if score]
+    equal = " (equal)" if len(table.best) > 1 else ""
     yield (
-        f"best on {name}: {max(scored)[1]}, picked from {found.of};"
+        f"best on {name}: {' and '.join(table.best)}{equal}, picked from {found.of};"
         f" it lies {found.lead:.3f} above"
         f" their mean, and the best of {found.of} equals would lie {found.by_chance:.3f} above it"
         " by chance"
@@ -183,11 +195,18 @@ def _failures(table: MetricTable) -> Iterator[str]:
         yield "; ".join([f"{row.label}: {failed} of {asked} samples failed{why}", *both])
 
 
+def _cut_off(table: MetricTable) -> Iterator[str]:
+    for row in table.lines:
+        if cut := sum(run.cut_off for run in row.runs):
+            n = sum(run.n for run in row.runs)
+            yield f"{row.label}: {cut} of {n} answers were cut off (tokens, turns or context)"
+
+
 def _tiers(table: MetricTable) -> Iterator[str]:
     for row in table.lines:
         if found := _summed(row, "tiers"):
-            said = ", ".join(f"{tier} {count}" for tier, count in sorted(found.items()))
-            yield f"{row.label}: answers by tier of the extractor: {said}"
+            said = ", ".join(f"rung {tier}: {count}" for tier, count in sorted(found.items()))
+            yield f"{row.label}: answers by the extractor's rung that found them: {said}"
 
 
 def _passes(table: MetricTable) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from hubtools.evaluation.captions import engine_words
 from hubtools.evaluation.compare import Comparison, against, pairable
 from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
@@ -20,7 +21,7 @@ from hubtools.evaluation.score import (
     scores,
 )
 from hubtools.evaluation.statistics_many import Selection
-from hubtools.evaluation.table_notes import notes, picked
+from hubtools.evaluation.table_notes import notes, picked, winners
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,12 @@ class MetricTable:
     Args:
         metrics: names; `headline` is the part that stands first, `MACRO` or `WHOLE`.
         differs: how this protocol differs from that of the suite's first table.
-        baseline: label of the row that the others are compared with.
+        baseline: label of the row that the others are compared with; `by_default` where nobody
+            named it and no row is called `base`.
         comparisons: of each checkpoint with the baseline.
         selection: what the lead of the best is worth, where one is marked.
+        best: labels of the rows with the highest figure, where it is marked.
+        several: whether there are other tables beside this one.
         notes: sentences that belong under the table.
     """
 
@@ -84,8 +88,11 @@ class MetricTable:
     lines: tuple[Row, ...]
     differs: tuple[FieldDifference, ...]
     baseline: str = ""
+    by_default: bool = False
     comparisons: tuple[Comparison, ...] = ()
     selection: Selection | None = None
+    best: tuple[str, ...] = ()
+    several: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -94,7 +101,16 @@ class MetricTable:
         shown = [f"{self.headline} {name}".strip() for name in self.metrics]
         intervals = [text for name in shown for text in (name, f"{name} 95%")]
         micro = [f"micro {name}" for name in self.metrics] if self.headline else []
-        return ("checkpoint", "suite", *intervals, *micro, *self.categories, "n", "failed")
+        which = ["protocol"] if self.several else []
+        parts = [_plain(part) for part in self.categories]
+        return ("checkpoint", "suite", *intervals, *micro, *parts, "n", "failed", *which)
+
+    @property
+    def caption(self) -> str:
+        """The protocol, and what computed the answers."""
+        runs = [run for row in self.lines if not row.floor for run in row.runs]
+        engine = engine_words(runs or self.lines[0].runs)
+        return f"protocol {self.protocol_id[:12]} · {engine}"
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -106,7 +122,7 @@ class MetricTable:
         lines = [self.columns, tuple("---" for _ in self.columns), *self.rows]
         table = ["| " + " | ".join(_escaped(cell) for cell in line) + " |" for line in lines]
         notes = [f"- {_escaped(note)}" for note in self.notes]
-        return "\n".join([*table, "", *notes, ""])
+        return "\n".join([*table, "", f"- {_escaped(self.caption)}", *notes, ""])
 
     def to_json(self) -> dict[str, Any]:
         """JSON object."""
@@ -125,6 +141,9 @@ class MetricTable:
             "selection": None
             if self.selection is None
             else {name: getattr(self.selection, name) for name in ("of", "lead", "by_chance")},
+            "caption": self.caption,
+            "baseline": self.baseline,
+            "best": list(self.best),
             "notes": list(self.notes),
         }
 
@@ -138,11 +157,13 @@ class MetricTable:
         cells += [_value(row.score(self.metrics[0], part)) for part in self.categories]
         n = max((score.n for score in row.scores if score.part == WHOLE), default=0)
         failed = sum(run.failures for run in row.runs)
-        return (row.label, row.runs[0].suite, *cells, str(n), str(failed))
+        label = f"{row.label} (best)" if row.label in self.best else row.label
+        which = [self.protocol_id[:12]] if self.several else []
+        return (label, row.runs[0].suite, *cells, str(n), str(failed), *which)
 
 
 def metric_tables(
-    runs: Sequence[Run], *, baseline: str = "base", best: bool = False
+    runs: Sequence[Run], *, baseline: str = "", best: bool = False
 ) -> list[MetricTable]:
     """One table per protocol, in the order in which the runs come.
 
@@ -152,20 +173,24 @@ def metric_tables(
     Args:
         runs: finished ones; the same run given twice counts once, one that another continues
             not at all.
-        baseline: member that the others are compared with; the first row where it is not there.
+        baseline: member that the others are compared with; `base` where empty, and the first row
+            where it is not there.
         best: mark the best checkpoint, and say what its lead is worth.
     """
     kept = standing(list({run.sha256: run for run in runs}.values()))
     floors = [run for run in kept if run.protocol.get("backend") == POLICY]
     asked = [run for run in kept if run not in floors] or floors
     tables = []
-    for identity in dict.fromkeys(run.protocol_id for run in asked):
+    identities = dict.fromkeys(run.protocol_id for run in asked)
+    for identity in identities:
         group = [run for run in asked if run.protocol_id == identity]
         below = [f for f in floors if f not in group and _same_questions(f, group[0])]
         table = _table(group, below, baseline=baseline)
         first = next(run for run in asked if run.suite == group[0].suite)
         differs = tuple(differences(first.protocol, group[0].protocol))
-        table = replace(table, differs=differs, selection=picked(table) if best else None)
+        table = replace(table, differs=differs, several=len(identities) > 1)
+        if best and (selection := picked(table)):
+            table = replace(table, selection=selection, best=winners(table))
         tables.append(replace(table, notes=tuple(notes(table))))
     return tables
 
@@ -183,7 +208,9 @@ def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> Met
     lines = [replace(row, near_floor=_near(row, below, headline)) for row in lines]
     metrics = tuple(metric_names(first))
     parts = [s.part for s in lines[0].scores if s.metric == metrics[0]]
-    base = next((row for row in lines if row.runs[0].member == baseline), lines[0])
+    wanted = baseline or "base"
+    called = [row for row in lines if wanted in (row.label, row.runs[0].member)]
+    base = [*called, *lines][0]
     asked = questions(base.runs[0])
     others = [r for r in lines if r is not base and asked and questions(r.runs[0]) == asked]
     comparisons: list[Comparison] = []
@@ -204,6 +231,7 @@ def _table(group: Sequence[Run], floors: Sequence[Run], *, baseline: str) -> Met
         differs=(),
         comparisons=tuple(comparisons),
         baseline=base.label,
+        by_default=not called,
     )
 
 
@@ -293,5 +321,9 @@ def _interval(score: Score | None, *, near: bool) -> str:
     return f"{shown}, holds the floor" if near else shown
 
 
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _escaped(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return _plain(text).replace("|", "\\|")

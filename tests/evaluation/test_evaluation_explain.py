@@ -143,3 +143,18 @@ def test_figures_alone_are_compared_unpaired_and_never_tested(tmp_path: Path) ->
         "em: base - r2e = +0.350 (+0.044 to +0.578), unpaired:"
         " wider than pairs of the same questions would be"
     )
+
+
+def test_equal_answers_are_said_to_be_equal_and_not_chance(tmp_path: Path) -> None:
+    a, b = (made_run(tmp_path, {"em": drawn(1, 64, 1)}, seed=seed) for seed in (0, 1))
+    assert explain(a, b).reasons[-1] == "all 64 answers that both have are equal"
+
+
+def test_different_suites_are_one_line(tmp_path: Path) -> None:
+    a = made_run(tmp_path, {"em": column(1, 0)})
+    found = explain(a, replace(a, suite="other", protocol_id="ff"))
+    assert not found.comparable
+    assert found.lines() == [
+        "base and base may not be compared",
+        "  different suites: made and other",
+    ]

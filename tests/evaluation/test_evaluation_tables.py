@@ -153,14 +153,18 @@ def test_a_small_suite_says_what_it_cannot_show(tmp_path: Path) -> None:
     one = made_run(tmp_path, {"em": drawn(1, 64, 1)})
     [alone] = metric_tables([one])
     assert [note for note in alone.notes if "cannot be seen" in note] == [
-        "64 questions: differences below 0.23 cannot be seen"  # 2.8 √(2 · 0.33 · 0.67 / 64)
+        "64 questions: differences below 0.23 cannot be seen, with figures alone (less in pairs)"
+    ]  # 2.8 √(2 · 0.33 · 0.67 / 64)
+    others = [
+        made_run(tmp_path, {"em": drawn(1, 64, 1, better)}, member=f"m{at}")
+        for at, better in enumerate((0.1, 0.6))
     ]
-    [two] = metric_tables([one, made_run(tmp_path, {"em": drawn(2, 64, 1)}, member="mi")])
-    [note] = [note for note in two.notes if "cannot be seen" in note]
-    assert (
-        note
-        == f"64 questions: differences below {two.comparisons[0].resolvable:.2f} cannot be seen"
-    )
+    [three] = metric_tables([one, *others])
+    [note] = [note for note in three.notes if "cannot be seen" in note]
+    low, high = sorted(f"{made.resolvable:.2f}" for made in three.comparisons)
+    assert low < high
+    said = f"64 questions: differences below {low} to {high} cannot be seen, question by question"
+    assert note == said  # the bounds that the lines of the pairs give
 
 
 def test_the_floor_stands_in_every_table_and_flags_what_it_explains(tmp_path: Path) -> None:
@@ -194,7 +198,10 @@ def test_tiers_passes_and_what_is_missing_are_said(tmp_path: Path) -> None:
     run = made_run(tmp_path, scores, tiers=[1, 2, 2], status="external", missing=["served model"])
     [table] = metric_tables([run])
     assert table.rows[0][0] == "base (external)"
-    assert "base (external): answers by tier of the extractor: 1 4, 2 8" in table.notes
+    assert (
+        "base (external): answers by the extractor's rung that found them: rung 1: 4, rung 2: 8"
+        in (table.notes)
+    )
     assert (
         "base (external): em pass@2 0.833, pass@4 1.000, pass^2 0.167, pass^4 0.000" in table.notes
     )
@@ -249,7 +256,8 @@ def test_json_and_markdown_say_the_same_as_the_terminal(tmp_path: Path) -> None:
     assert plain["comparisons"][0]["metric"] == "em"
     lines = table.markdown().splitlines()
     assert lines[0].count("|") == lines[2].count("|") == len(table.columns) + 1
-    assert lines[3].startswith("| a\\|b | made |")
+    assert lines[3].startswith("| a\\|b (best) | made |")
+    assert f"- {table.caption}" in lines
     assert metric_json(runs[0])["em"] == base["figures"]["all"]["em"]
 
 
@@ -277,3 +285,52 @@ def test_runs_of_other_questions_are_no_repeats_and_are_not_compared(tmp_path: P
     assert table.comparisons == ()
     assert table.baseline.startswith("base [")
     assert f"mi: other questions than {table.baseline}, not compared" in table.notes
+
+
+def test_a_table_names_its_baseline_and_every_best(tmp_path: Path) -> None:
+    rows = {"a": (1, 1, 0, 0), "b": (1, 0, 1, 0), "c": (0, 0, 0, 0)}
+    runs = [made_run(tmp_path, {"em": column(*r)}, member=member) for member, r in rows.items()]
+    [table] = metric_tables(runs, best=True)
+    assert [row[0] for row in table.rows] == ["a (best)", "b (best)", "c"]
+    assert [note for note in table.notes if "a and b (equal), picked from 3" in note]
+    assert "compared with a, the first row (choose one with --baseline)" in table.notes
+    [chosen] = metric_tables(runs, baseline="c")
+    assert {made.b for made in chosen.comparisons} == {"c"}
+    assert not [note for note in chosen.notes if "first row" in note]
+    [told] = metric_tables([*runs, told_run(tmp_path, 20, 20, member="r")], best=True)
+    assert told.best == ("a", "b")  # figures alone cannot be picked
+
+
+def test_a_caption_says_all_seeds_and_what_only_some_rows_have(tmp_path: Path) -> None:
+    base, tuned = (
+        made_run(tmp_path, {"em": column(1, 0)}, member=member, seed=seed)
+        for seed, member in enumerate(("base", "r2e"))
+    )
+    base = replace(base, engine={"backend": "transformers", "versions": {"torch": "2"}})
+    more = {"backend": "transformers", "versions": {"torch": "2", "peft": "0.21"}}
+    [table] = metric_tables([base, replace(tuned, engine=more)])
+    assert table.caption == (
+        f"protocol {base.protocol_id[:12]} · transformers · torch 2 · peft 0.21 (not for all)"
+        " · seeds 0, 1"
+    )
+
+
+def test_several_tables_carry_their_protocol_in_every_row(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, {"em": column(1, 0)}, dtype=d) for d in ("bfloat16", "float32")]
+    tables = metric_tables(runs)
+    assert [table.columns[-1] for table in tables] == ["protocol"] * 2
+    assert [table.rows[0][-1] for table in tables] == [run.protocol_id[:12] for run in runs]
+
+
+def test_answers_that_were_cut_off_are_counted_under_the_table(tmp_path: Path) -> None:
+    run = replace(made_run(tmp_path, {"em": column(1, 0, 0, 0)}), cut_off=3)
+    [table] = metric_tables([run])
+    assert "base: 3 of 4 answers were cut off (tokens, turns or context)" in table.notes
+
+
+def test_a_category_with_a_line_end_stays_one_column(tmp_path: Path) -> None:
+    run = made_run(tmp_path, {"em": column(1, 0)}, categories=["a\n|b", "c\td"])
+    [table] = metric_tables([run])
+    assert table.columns[4:6] == ("a |b", "c d")
+    heading = table.markdown().splitlines()[0]
+    assert heading.replace("\\|", "").count("|") == len(table.columns) + 1
