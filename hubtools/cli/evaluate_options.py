@@ -2,13 +2,53 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
+class _Checkpoint(click.Path):
+    """A directory; what is none is guessed at."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As `click.Path` does.
+
+        Raises:
+            UsageError: HT486 it is no directory, but looks like a repo or a command.
+        """
+        name = str(value)
+        if not Path(name).exists():
+            if re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+                local = name.partition("/")[2]
+                raise _not_here(name, f"hf download {name} --local-dir {local}")
+            group = ctx.parent.command if ctx is not None and ctx.parent is not None else None
+            known = group.commands if isinstance(group, click.Group) else {}
+            for near in difflib.get_close_matches(name, known, n=1):
+                raise _not_here(name, f"hubtools evaluate {near} --help")
+        return super().convert(value, param, ctx)
+
+
+class _Seed(click.IntRange):
+    """A whole number; several in one word are told apart."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """As `click.IntRange` does."""
+        if isinstance(value, str) and re.fullmatch(r"\d+([,\s]+\d+)+", value):
+            each = " ".join(f"--seed {number}" for number in re.findall(r"\d+", value))
+            self.fail(f"{value!r} are several: repeat the option, {each}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _not_here(name: str, next: str) -> Exception:
+    from hubtools.errors import UsageError
+
+    return UsageError("HT486", f"no directory {name!r}", next=next)
+
+
+CHECKPOINT = _Checkpoint(exists=True, file_okay=False, path_type=Path)
 
 _OPTIONS = (
     click.option(
@@ -24,7 +64,7 @@ _OPTIONS = (
         "--adapter",
         "adapters",
         multiple=True,
-        type=FOLDER,
+        type=CHECKPOINT,
         metavar="DIR",
         help="PEFT adapter on MODEL, evaluated by itself. Repeatable.",
     ),
@@ -32,7 +72,7 @@ _OPTIONS = (
         "--seed",
         "seeds",
         multiple=True,
-        type=click.IntRange(0, 2**32 - 1),
+        type=_Seed(0, 2**32 - 1),
         default=(0,),
         show_default=True,
         help="Seed for sampling; repeat it for repeats.",

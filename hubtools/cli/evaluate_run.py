@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubtools.cli.evaluate_options import FOLDER, run_options
+from hubtools.cli.evaluate_options import CHECKPOINT, run_options
+from hubtools.cli.evaluate_targets import targets_of
 from hubtools.cli.evaluateview import print_tables, runs_json
 from hubtools.cli.options import with_output
 from hubtools.cli.output import Output
@@ -30,7 +31,7 @@ SCHEMA = "hubtools.evaluate/2"
     of being repeated, and one that was interrupted is gone on with.
     """,
 )
-@click.argument("models", nargs=-1, metavar="[MODEL]...", type=FOLDER)
+@click.argument("models", nargs=-1, metavar="[MODEL]...", type=CHECKPOINT)
 @run_options
 @with_output
 def run(
@@ -46,7 +47,7 @@ def run(
     **how: Any,
 ) -> None:
     """Parse, call, print."""
-    from hubtools.evaluation.bridge import planned_protocol
+    from hubtools.evaluation.bridge import find_run, planned_protocol
     from hubtools.evaluation.executors.job import jobs_of
     from hubtools.evaluation.spec import Cell, Target
 
@@ -54,7 +55,11 @@ def run(
     options = _suite_options(how)
     for suite in suites:  # before gigabytes are hashed
         planned_protocol(Cell(Target(""), suite, engine, 0, Path(), options))
-    targets = _targets(models, adapters, engine)
+    targets = targets_of(models, adapters, engine)
+    if adapters:
+        output.note(
+            f"the base {models[0]} is not evaluated by itself: for that leave out --adapter"
+        )
     cells = [
         Cell(target, suite, engine, seed, _out(out, target, len(targets)), options)
         for target in targets
@@ -68,8 +73,14 @@ def run(
     if how["executor"] == "slurm":
         _write_array(output, jobs, out or Path("evaluations"), how["slurm_options"])
         return
+    served = () if again or retry_failed or engine.kind != "endpoint" else cells
+    shown = sum(find_run(cell) is not None for cell in served)
     results = _compute(output, jobs, how)
     finish(output, results)
+    if shown:
+        output.note(
+            f"! {shown} kept runs are shown again, the server was not asked; to ask: --again"
+        )
 
 
 def finish(output: Output, results: Sequence[Any]) -> None:
@@ -96,6 +107,14 @@ def finish(output: Output, results: Sequence[Any]) -> None:
                 f"! {found.failures} of {found.samples} questions got no answer and are not scored"
             )
         output.note(f"✓ kept in {found.path.parent}")
+    warnings = {
+        f"! {finding['member']}: {finding['message']}": None
+        for record in records
+        for finding in record.get("findings", ())
+        if finding["level"] == "warning"
+    }
+    for warning in warnings:
+        output.note(warning)
     if failed:
         raise _ended(failed, len(records))
 
@@ -145,29 +164,6 @@ def _suite_options(how: dict[str, Any]) -> SuiteOptions:
     from hubtools.evaluation.spec import SuiteOptions
 
     return SuiteOptions(**{name: how[name] for name in SuiteOptions.__dataclass_fields__})
-
-
-def _targets(models: tuple[Path, ...], adapters: tuple[Path, ...], engine: Engine) -> list[Target]:
-    from hubtools.evaluation.bridge import model_weights
-    from hubtools.evaluation.spec import Target
-
-    if engine.kind == "endpoint":
-        return [Target(engine.served_name.strip("/").replace("/", "--"))]
-    pairs: list[tuple[Path, Path | None]] = [(models[0], adapter) for adapter in adapters]
-    pairs = pairs or [(model, None) for model in models]
-    folders = [(adapter or model).resolve() for model, adapter in pairs]
-    names = [folder.name for folder in folders]
-    return [
-        Target(
-            folder.name
-            if names.count(folder.name) == 1
-            else f"{folder.parent.name}--{folder.name}",
-            model_weights(model, adapter),
-            model,
-            adapter,
-        )
-        for folder, (model, adapter) in zip(folders, pairs, strict=True)
-    ]
 
 
 def _out(out: Path | None, target: Target, targets: int) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from hubtools.digests import DigestCache, sha256_bytes, sha256_json, weights_digest
-from hubtools.errors import CheckError
+from hubtools.errors import CheckError, Finding
 from hubtools.evaluation.protocol import protocol_id
 from hubtools.evaluation.spec import Cell, Target
 
@@ -88,6 +89,43 @@ def require_weights(target: Target) -> None:
         detail=("Nothing was asked.",),
         next="plan it again: hubtools evaluate MODEL, with the same options",
     )
+
+
+def other_base(target: Target) -> Iterator[Finding]:
+    """HT446, where an adapter names a base that is not known to be the one it is put on."""
+    if target.model is None or target.adapter is None:
+        return
+    named = _said(target.adapter / "adapter_config.json", "base_model_name_or_path")
+    folder = target.model.resolve()
+    if not named or _is_base(named, folder):
+        return
+    yield Finding(
+        "HT446",
+        "warning",
+        f"the adapter was trained on {named}, and is put on {folder.name}: are they the same?",
+        where=str(target.adapter),
+        next="evaluate it on the base that its adapter_config.json names",
+    )
+
+
+def _is_base(named: str, folder: Path) -> bool:
+    """Whether a base's name, repo or path, means the checkpoint in `folder`."""
+    names = {folder.name, _said(folder / "config.json", "_name_or_path")}
+    cached = "models--" + named.replace("/", "--")  # a snapshot in the Hub's cache
+    if named in names or named.rstrip("/").rpartition("/")[2] in names or cached in folder.parts:
+        return True
+    try:
+        there = Path(named)
+        return there.is_dir() and model_weights(there) == model_weights(folder)
+    except (OSError, ValueError, CheckError):
+        return False
+
+
+def _said(file: Path, key: str) -> str:
+    try:
+        return str(json.loads(file.read_bytes()).get(key) or "")
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""  # loading it says what is wrong with it
 
 
 def endpoint_digest(url: str) -> str:

@@ -16,6 +16,7 @@ from eval_harness.backends.transformers import tokenizer_folder
 from eval_harness.chat_template import ChatTemplate
 from eval_harness.errors import HarnessError
 from hubtools.errors import CheckError, Finding
+from hubtools.evaluation.identity import other_base
 from hubtools.evaluation.kv_cache import bytes_per_token
 from hubtools.evaluation.spec import Engine, Target
 from hubtools.sizes import size_words
@@ -66,7 +67,7 @@ def preflight(
 
     Returns:
         HT403 files of the model, HT440 context, HT441 memory, HT442 tools, HT443 stop strings,
-        HT444 what the template adds; errors first.
+        HT444 what the template adds, HT446 another base; errors first.
     """
     found = list(_stops(wants))
     config: Mapping[str, Any] = {}
@@ -74,6 +75,7 @@ def preflight(
         config = _object(target.model / "config.json")
         found += _files(target, config)
         found += _template(target, wants)
+        found += other_base(target)
     found += _length(config, engine, wants, max_model_len)
     found += _memory(config, engine, wants, memory)
     named = [replace(finding, member=target.member) for finding in found]
