@@ -35,7 +35,7 @@ def run(
     about: Mapping[str, Any],
     progress: Progress,
     retry_failed: bool = False,
-    finish: Callable[[], Mapping[str, Any]] = dict,
+    finish: Callable[[int], Mapping[str, Any]] = lambda damaged: {},
 ) -> dict[str, Any]:
     """Run, or go on with, one evaluation in `folder`.
 
@@ -53,7 +53,8 @@ def run(
             folder that was begun with another one is refused.
         progress: told the number of finished samples and the score so far.
         retry_failed: ask again whatever failed, for any reason.
-        finish: called when all was asked; what it returns goes into the record.
+        finish: called when all was asked, with the number of damaged places that were passed over;
+            what it returns goes into the record.
 
     Returns:
         The content of `run.json`.
@@ -76,7 +77,7 @@ def run(
             "description": suite.description,
             **about,
             "engine": backend.describe(),
-            **finish(),
+            **finish(journal.damaged),
             "responses_sha256": digest,
             **({"damaged_responses": journal.damaged} if journal.damaged else {}),
         }

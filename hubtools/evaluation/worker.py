@@ -9,9 +9,11 @@ from typing import Any
 from eval_harness.agents.making import agent_kind, make_agent, settings_of
 from eval_harness.chat import Agent, Backend
 from eval_harness.errors import HarnessError
+from eval_harness.journal import NAME as RESPONSES
 from eval_harness.runner import run
 from eval_harness.suite import Suite
 from hubtools.children import child_main
+from hubtools.errors import Finding
 from hubtools.evaluation.failures import bridged
 from hubtools.evaluation.planning import suite_of, template_of
 from hubtools.evaluation.spec import Cell, cell_from_json
@@ -35,9 +37,9 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             about=about,
             progress=progress,
             retry_failed="continues" in about,
-            finish=lambda: {
+            finish=lambda damaged: {
                 "engine": _engine(cell, backend, job["server"]),
-                "findings": job["findings"],
+                "findings": job["findings"] + _damage(damaged, cell, folder),
             },
         )
     except HarnessError as error:
@@ -45,6 +47,19 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     except OSError as error:
         raise disk_error(error, folder) from error
     return {}
+
+
+def _damage(places: int, cell: Cell, folder: Path) -> list[dict[str, str]]:
+    """The finding that kept answers were damaged and asked again."""
+    if not places:
+        return []
+    message = f"{places} places in the kept answers are damaged: those were asked again"
+    where, member = str(folder / RESPONSES), cell.target.member
+    return [
+        Finding(
+            "HT421", "warning", message, where, f"hubtools evaluate show {folder}", member
+        ).to_json()
+    ]
 
 
 def _agent(cell: Cell, suite: Suite) -> Agent:
