@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,8 @@ from hubtools.errors import UsageError
 
 if TYPE_CHECKING:
     from hubtools.evaluation.records import Run
+
+_COLUMNS = 16
 
 
 def runs_at(paths: Sequence[Path]) -> list[Run]:
@@ -60,7 +63,11 @@ def print_tables(
     from hubtools.evaluation.tables import metric_tables
 
     for table in metric_tables(runs, baseline=baseline, best=best):
+        if wide := len(table.columns) > _COLUMNS:
+            table = replace(table, brief=True)
         output.table(table.columns, table.rows)
         output.note(table.caption)
+        if wide:
+            output.note("  categories and all intervals: hubtools evaluate table --markdown")
         for note in table.notes:
             output.note(f"  {note}")

@@ -197,8 +197,8 @@ def _failures(table: MetricTable) -> Iterator[str]:
 
 def _cut_off(table: MetricTable) -> Iterator[str]:
     for row in table.lines:
-        if cut := sum(run.cut_off for run in row.runs):
-            n = sum(run.n for run in row.runs)
+        if cut := sum(run.cut_off for run in distinct(row.runs)):
+            n = sum(run.n for run in distinct(row.runs))
             yield f"{row.label}: {cut} of {n} answers were cut off (tokens, turns or context)"
 
 

@@ -10,7 +10,7 @@ from hubtools.evaluation.captions import engine_words
 from hubtools.evaluation.compare import Comparison, against, pairable
 from hubtools.evaluation.protocol import POLICY, FieldDifference, differences
 from hubtools.evaluation.records import Run
-from hubtools.evaluation.repeats import same_checkpoint, standing
+from hubtools.evaluation.repeats import same_checkpoint, same_record, standing
 from hubtools.evaluation.score import (
     MACRO,
     WHOLE,
@@ -76,6 +76,7 @@ class MetricTable:
         selection: what the lead of the best is worth, where one is marked.
         best: labels of the rows with the highest figure, where it is marked.
         several: whether there are other tables beside this one.
+        brief: leave out micro means, categories, and intervals of all metrics but the first.
         notes: sentences that belong under the table.
     """
 
@@ -93,6 +94,7 @@ class MetricTable:
     selection: Selection | None = None
     best: tuple[str, ...] = ()
     several: bool = False
+    brief: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -100,10 +102,15 @@ class MetricTable:
         """Headings."""
         shown = [f"{self.headline} {name}".strip() for name in self.metrics]
         intervals = [text for name in shown for text in (name, f"{name} 95%")]
+        if self.brief:
+            return ("checkpoint", "suite", *intervals[:2], *shown[1:], *self._last)
         micro = [f"micro {name}" for name in self.metrics] if self.headline else []
-        which = ["protocol"] if self.several else []
         parts = [_plain(part) for part in self.categories]
-        return ("checkpoint", "suite", *intervals, *micro, *parts, "n", "failed", *which)
+        return ("checkpoint", "suite", *intervals, *micro, *parts, *self._last)
+
+    @property
+    def _last(self) -> tuple[str, ...]:
+        return ("n", "failed", "protocol") if self.several else ("n", "failed")
 
     @property
     def caption(self) -> str:
@@ -151,10 +158,13 @@ class MetricTable:
         cells = []
         for name in self.metrics:
             score = row.score(name, self.headline)
-            cells += [_value(score), _interval(score, near=name in row.near_floor)]
-        if self.headline:
-            cells += [_value(row.score(name)) for name in self.metrics]
-        cells += [_value(row.score(self.metrics[0], part)) for part in self.categories]
+            cells.append(_value(score))
+            if name == self.metrics[0] or not self.brief:
+                cells.append(_interval(score, near=name in row.near_floor))
+        if not self.brief:
+            rest = [row.score(name) for name in self.metrics] if self.headline else []
+            rest += [row.score(self.metrics[0], part) for part in self.categories]
+            cells += [_value(score, equal=False) for score in rest]
         n = max((score.n for score in row.scores if score.part == WHOLE), default=0)
         failed = sum(run.failures for run in row.runs)
         label = f"{row.label} (best)" if row.label in self.best else row.label
@@ -284,7 +294,7 @@ def _repeat(a: Run, b: Run) -> bool:
     if a.status == "reported" and a.weights == b.weights == "":
         return a.seed != b.seed  # nothing but the author's word, which the row says
     without_model = a.protocol.get("backend") == POLICY
-    return without_model or same_checkpoint(a, b)
+    return without_model or same_checkpoint(a, b) or same_record(a, b)
 
 
 def _same_questions(a: Run, b: Run) -> bool:
@@ -302,13 +312,13 @@ def _near(row: Row, floors: Sequence[Row], headline: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(near))
 
 
-def _value(score: Score | None) -> str:
+def _value(score: Score | None, *, equal: bool = True) -> str:
     if score is None:
         return "—"
     spread = score.repeats
     if spread is None or spread.sd == 0:
-        equal = f" ({score.runs} equal runs)" if score.runs > 1 else ""
-        return f"{score.value:.3f}{equal}"
+        said = f" ({score.runs} equal runs)" if equal and score.runs > 1 else ""
+        return f"{score.value:.3f}{said}"
     if spread.k == 2:
         return " and ".join(f"{value:.3f}" for value in spread.values)
     return f"{spread.mean:.3f} (SD {spread.sd:.3f} of {spread.k} runs)"

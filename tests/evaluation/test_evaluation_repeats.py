@@ -83,3 +83,24 @@ def test_a_run_that_goes_on_with_another_replaces_it(tmp_path: Path) -> None:
     write_json(other.path.with_name("about.json"), {"continues": whole.path.parent.name})
     [table] = metric_tables([part, whole, other])  # nobody takes away another's run
     assert [row.label for row in table.lines] == ["base", "mi"]
+
+
+def test_one_file_taken_in_twice_is_one_row(tmp_path: Path) -> None:
+    twice = [
+        replace(made_run(tmp_path, {"em": column(1, 0)}, status="external"), weights="")
+        for _ in range(2)
+    ]
+    [table] = metric_tables([twice[0], replace(twice[1], sha256="00" * 32)])
+    assert [(row[0], row[2], row[4]) for row in table.rows] == [
+        ("base (external)", "0.500 (2 equal runs)", "2")
+    ]
+
+
+def test_ids_of_tool_calls_make_no_other_answer(tmp_path: Path) -> None:
+    runs = [made_run(tmp_path, {"em": column(1)}, seed=seed) for seed in (0, 1, 2)]
+    for run, name in zip(runs, ("a", "a", "b"), strict=True):
+        file = run.path.with_name(SAMPLES)
+        calls = [{"id": f"call_{run.seed}", "function": {"name": name}}]
+        said = json.loads(file.read_text()) | {"transcript": [{"tool_calls": calls}]}
+        file.write_text(json.dumps(said) + "\n")
+    assert distinct(runs) == [runs[0], runs[2]]

@@ -334,3 +334,15 @@ def test_a_category_with_a_line_end_stays_one_column(tmp_path: Path) -> None:
     assert table.columns[4:6] == ("a |b", "c d")
     heading = table.markdown().splitlines()[0]
     assert heading.replace("\\|", "").count("|") == len(table.columns) + 1
+
+
+def test_a_wide_table_can_be_brief(tmp_path: Path) -> None:
+    scores = {"em": column(1, 0), "f1": column(1, 0.5)}
+    run = made_run(tmp_path, scores, categories=["a", "b"], average="macro")
+    [table] = metric_tables([run])
+    short = replace(table, brief=True)
+    assert short.columns == (
+        *("checkpoint", "suite", "macro em", "macro em 95%", "macro f1", "n", "failed"),
+    )
+    cells = dict(zip(table.columns, table.rows[0], strict=True))
+    assert short.rows == (tuple(cells[name] for name in short.columns),)
