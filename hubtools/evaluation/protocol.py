@@ -140,6 +140,22 @@ def protocol_of(
     )
 
 
+def protocol_again(suite: Mapping[str, Any], before: Mapping[str, Any]) -> dict[str, Any]:
+    """`protocol_of` a suite, with everything else as in a protocol that was made before."""
+    return protocol_of(
+        suite,
+        backend=before["backend"],
+        engine=before["engine"],
+        dtype=before["dtype"],
+        device=before["device"],
+        batch_size=before["batch_size"],
+        chat_template=before["prompt"].get("chat_template"),
+        max_context=before.get("max_context"),
+        retriever=before.get("retriever"),
+        user=before.get("user"),
+    )
+
+
 def protocol_id(protocol: Mapping[str, Any]) -> str:
     """sha256 of the protocol's canonical JSON."""
     return sha256_json(protocol)

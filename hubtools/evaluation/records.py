@@ -20,12 +20,16 @@ from hubtools.digests import sha256_bytes, sha256_json
 from hubtools.errors import CheckError
 from hubtools.evaluation.grid import Grid, grids
 from hubtools.evaluation.protocol import protocol_id
+from hubtools.evaluation.record_checks import check_answer, check_claim, check_types, journal_of
 from hubtools.evaluation.statistics import Interval, interval
 
 __all__ = ["RUN", "SAMPLES", "Run", "read_run"]
 
 _DERIVED = ("path", "sha256", "suite", "suite_identity", "grids", "requested", "model_files")
-_DAMAGE = (AttributeError, KeyError, TypeError, ValueError, ZeroDivisionError, HarnessError)
+_DAMAGE = (
+    *(ArithmeticError, AttributeError, HarnessError, IndexError, KeyError, RecursionError),
+    *(TypeError, ValueError),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -107,12 +111,14 @@ def read_run(path: Path) -> Run:
     try:
         raw = path.read_bytes()
         record = json.loads(raw)
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
         raise _wrong(f"the run cannot be read: {error}", path) from error
     if not isinstance(record, dict) or record.get("schema") != SCHEMA:
         raise _wrong(f"not a run record ({SCHEMA})", path)
     try:
+        check_types(record)
         found = _checked(record, path)
+        check_claim(record, path.parent)
         names = Run.__dataclass_fields__.keys() - _DERIVED
         fields = {name: record[name] for name in names}
         return Run(
@@ -138,6 +144,7 @@ def _checked(record: Mapping[str, Any], path: Path) -> dict[str, Grid]:
     if record["status"] == "reported" and record["samples_sha256"] is None:
         return {}  # figures that somebody wrote down, without the answers
     own = record["harness"]["name"] == HARNESS["name"]
+    told = journal_of(record, path.parent) if own else None
     names = [metric["name"] for metric in suite["metrics"]] if own else list(record["metrics"])
     average = suite["average"] if own else "macro" if record["macro"] else "micro"
     tally, digest = Tally(names, average), hashlib.sha256()
@@ -150,6 +157,7 @@ def _checked(record: Mapping[str, Any], path: Path) -> dict[str, Grid]:
                 sample = json.loads(line)
                 if own:
                     _check_sample(sample, suite, asked, path)
+                    check_answer(sample, told)
                 tally.add(sample)
                 yield sample
 

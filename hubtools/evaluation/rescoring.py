@@ -14,7 +14,7 @@ from eval_harness.suite import load_suite
 from eval_harness.suite_model import Suite
 from hubtools.errors import CheckError
 from hubtools.evaluation.failures import bridged
-from hubtools.evaluation.protocol import protocol_id, protocol_of
+from hubtools.evaluation.protocol import protocol_again, protocol_id
 from hubtools.evaluation.records import read_run
 from hubtools.evaluation.runs import finished, fresh, record_of
 from hubtools.files import disk_error, locked, write_json
@@ -63,7 +63,7 @@ def rescore(run: Path, *, suite: str | None = None, progress: Progress = silent)
         wanted = load_suite(suite or read.suite, accept_unpinned=True).as_asked(record["suite"])
     except HarnessError as error:
         raise bridged(error) from error
-    protocol = _protocol(wanted, record["protocol"])
+    protocol = protocol_again(wanted.identity(), record["protocol"])
     kept = {key: value for key, value in record.items() if key not in _FIGURES}
     kept |= {"title": wanted.title, "description": wanted.description, "rescored": source.name}
     kept |= {"protocol": protocol, "plan_id": protocol_id(protocol)}
@@ -86,18 +86,3 @@ def _score(suite: Suite, source: Path, folder: Path, record: Mapping[str, Any]) 
         raise bridged(error) from error
     except OSError as error:
         raise disk_error(error, folder) from error
-
-
-def _protocol(suite: Suite, before: Mapping[str, Any]) -> dict[str, Any]:
-    return protocol_of(
-        suite.identity(),
-        backend=before["backend"],
-        engine=before["engine"],
-        dtype=before["dtype"],
-        device=before["device"],
-        batch_size=before["batch_size"],
-        chat_template=before["prompt"].get("chat_template"),
-        max_context=before.get("max_context"),
-        retriever=before.get("retriever"),
-        user=before.get("user"),
-    )

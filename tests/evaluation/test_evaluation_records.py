@@ -12,7 +12,9 @@ from scripted_server import says, serving
 from hubtools.digests import sha256_bytes, sha256_file
 from hubtools.errors import CheckError
 from hubtools.evaluation.bridge import evaluate
+from hubtools.evaluation.protocol import protocol_id
 from hubtools.evaluation.records import read_run
+from hubtools.evaluation.rescoring import rescore
 from hubtools.evaluation.run_facts import run_facts
 from hubtools.facts import FactSet, facts_from_json
 
@@ -81,6 +83,26 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
         (lambda r: r.update(schema="x/1"), "not a run record (eval_harness.run/2)"),
         (lambda r: r.pop("member"), "field 'member' is missing"),
         (lambda r: r.update(suite=None), "the run record is damaged"),
+        (lambda r: r.update(member="r2e"), "member is not what about.json says"),
+        (lambda r: r.update(weights="d2" * 32), "weights is not what about.json says"),
+        (lambda r: r.update(seed=7), "seed is not what about.json says"),
+        (lambda r: r.update(requested="gpt"), "requested is not what about.json says"),
+        (lambda r: r.update(plan_id="00" * 32), "plan_id is not what about.json says"),
+        (lambda r: r.update(status="external"), "status is not that of a run of this harness"),
+        (lambda r: r["harness"].update(version="1"), "harness is not that of the protocol"),
+        (lambda r: r["engine"].update(backend="vllm"), "engine is not that of the protocol"),
+        (lambda r: r.update(responses_sha256="00"), "responses_sha256 is not that of"),
+        (lambda r: r["protocol"].update(dtype="x") or agree(r), "protocol is not what about.json"),
+        (lambda r: r.update(status=None), "status is none of measured, external, reported"),
+        (lambda r: r.update(status=5), "status is none of"),
+        (lambda r: r.update(member=["mi"]), "member is not text"),
+        (lambda r: r.update(weights={}), "weights is not text"),
+        (lambda r: r.update(requested=3), "requested is not text"),
+        (lambda r: r.update(seed=True), "seed is not a whole number"),
+        (lambda r: r.update(engine=None), "engine is not a table"),
+        (lambda r: r.update(engine=[]), "engine is not a table"),
+        (lambda r: r["engine"].update(versions=5), "versions is not a table"),
+        (lambda r: r.update(missing="seed"), "missing is not a list of names"),
     ],
 )
 def test_a_figure_that_was_changed_is_found(
@@ -92,6 +114,69 @@ def test_a_figure_that_was_changed_is_found(
     assert caught.value.id == "HT410"
     assert said in caught.value.message
     assert caught.value.where == str(runs["mi"] / "run.json")
+
+
+def agree(record: dict[str, Any]) -> None:
+    record["protocol_id"] = protocol_id(record["protocol"])
+
+
+def test_a_protocol_that_names_another_scorer_than_the_suite_is_found(
+    runs: dict[str, Path],
+) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["protocol"]["scorers"]["em"] = "f1@1"
+        agree(record)
+
+    (runs["mi"] / "about.json").unlink()
+    assert read_run(runs["mi"]).member == "mi"
+    rewrite(runs["mi"], change)
+    with pytest.raises(CheckError, match="scorers of the protocol is not what the suite says"):
+        read_run(runs["mi"])
+
+
+def test_the_name_of_another_harness_does_not_spare_the_scores(runs: dict[str, Path]) -> None:
+    def change(record: dict[str, Any]) -> None:
+        record["harness"]["name"] = record["protocol"]["harness"]["name"] = "lm_eval"
+        agree(record)
+
+    rewrite(runs["mi"], change)
+    with pytest.raises(CheckError, match="harness is another than wrote responses"):
+        read_run(runs["mi"])
+
+
+@pytest.mark.parametrize(
+    ("both", "said"),
+    [(False, "not what its transcript ends with"), (True, "is not that of responses.jsonl.zst")],
+)
+def test_an_answer_that_the_model_did_not_give_is_found(
+    runs: dict[str, Path], both: bool, said: str
+) -> None:
+    """Text, scores and sums agree with each other; the transcript or the journal does not."""
+    path = runs["mi"] / "samples.jsonl"
+    samples = [json.loads(line) for line in path.read_bytes().splitlines()]
+    samples[20]["output"] = "nothing at all"
+    if both:
+        samples[20]["transcript"][-1]["content"] = "nothing at all"
+        samples[20]["extracted"] = dict.fromkeys(samples[20]["extracted"], "nothing at all")
+    path.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+    rewrite(runs["mi"], lambda r: r.update(samples_sha256=sha256_bytes(path.read_bytes())))
+    with pytest.raises(CheckError, match=said):
+        read_run(runs["mi"])
+
+
+@pytest.mark.parametrize("name", ["run.json", "samples.jsonl", "about.json"])
+def test_deep_nesting_is_an_error_and_no_traceback(runs: dict[str, Path], name: str) -> None:
+    (runs["mi"] / name).write_text("[" * 100_000)
+    with pytest.raises(CheckError, match="HT410"):
+        read_run(runs["mi"])
+
+
+def test_a_journal_that_was_changed_is_not_scored_again(runs: dict[str, Path]) -> None:
+    path = runs["mi"] / "responses.jsonl.zst"
+    path.write_bytes(path.read_bytes() + path.read_bytes()[:40])
+    with pytest.raises(CheckError, match="responses_sha256 is not that of"):
+        rescore(runs["mi"])
+    assert not (runs["mi"].with_name("1")).exists()
 
 
 def test_samples_changed_together_with_digest_and_sums_are_found(runs: dict[str, Path]) -> None:
