@@ -21,9 +21,12 @@ def rescore(output: Output, path: Path, suite: str | None) -> None:
     """Score a run's kept answers anew: a new run beside it, under its own protocol."""
     from hubtools.evaluation.bridge import rescore as score_again
 
+    folder = path if path.is_dir() else path.parent
+    before = set(folder.parent.glob("*/run.json"))
     with output.progress() as progress:
         record = score_again(path, suite=suite, progress=progress)
-    _kept(output, Path(record["path"]), "hubtools.evaluate-rescore/1")
+    made = Path(record["path"])
+    _kept(output, made, "hubtools.evaluate-rescore/1", new=made not in before)
 
 
 def _member(_context: click.Context, _parameter: click.Parameter, name: str) -> str:
@@ -101,7 +104,7 @@ def pin(output: Output, suite: str, revision: str) -> None:
     output.note(f"✓ {len(rows)} files of {told['repo']}@{told['revision'][:12]} pinned")
 
 
-def _kept(output: Output, path: Path, schema: str) -> None:
+def _kept(output: Output, path: Path, schema: str, *, new: bool = True) -> None:
     from hubtools.evaluation.records import read_run
 
     run = read_run(path)
@@ -109,4 +112,4 @@ def _kept(output: Output, path: Path, schema: str) -> None:
     print_tables(output, [run])
     if output.quiet:
         output.line(str(path))
-    output.note(f"✓ kept in {path.parent}")
+    output.note(f"✓ kept in {path.parent}" if new else f"✓ unchanged: {path.parent} has it already")

@@ -29,7 +29,7 @@ def show(output: Output, paths: tuple[Path, ...]) -> None:
     RUN is a run's folder, its run.json, or a folder with runs below it. Every figure is computed
     again from the samples first.
     """
-    runs = runs_at(paths)
+    runs = runs_at(paths, output.note)
     output.result("hubtools.evaluate-show/1", {"runs": runs_json(runs)})
     for run in runs:
         output.table(("what", "value"), _about(run))
@@ -88,6 +88,11 @@ def samples(
     if metric not in run.grids:
         known = ", ".join(run.grids)
         raise click.UsageError(f"The run has no metric {metric!r}; it has: {known}.")
+    if category and category not in run.categories:
+        known = ", ".join(map(repr, run.categories))
+        raise click.UsageError(f"The run has no category {category!r}; it has: {known}.")
+    if unknown := set(items).difference(run.grids[metric].items):
+        raise click.UsageError(f"The run has no question {', '.join(sorted(unknown))}.")
     chosen = [
         sample
         for sample in run.iter_samples()
@@ -101,27 +106,39 @@ def samples(
         "hubtools.evaluate-samples/1",
         {"run": str(run.path), "metric": metric, "matching": len(chosen), "samples": shown},
     )
-    output.table(
-        ("item", "trial", metric, "extracted", "accepted", "written"),
-        [_sample(sample, metric) for sample in shown],
-    )
+    columns = ("item", "trial", metric, "extracted", "accepted", "written", "asked")
+    if items:
+        for sample in shown:
+            output.table(("what", "value"), zip(columns, _sample(sample, metric), strict=True))
+    else:
+        rows = [_sample(sample, metric) for sample in shown]
+        output.table(columns, [(*row[:5], *map(_excerpt, row[5:])) for row in rows])
     if output.quiet:
         for sample in shown:
             output.line(sample["item"])
     output.note(f"{len(shown)} of {len(chosen)} answers that match, of {run.samples}")
+    if shown and not items:
+        output.note(f"  an answer in full: --item {shown[0]['item']}")
 
 
 def _sample(sample: dict[str, Any], metric: str) -> tuple[str, ...]:
     scores, extracted = sample["scores"], sample.get("extracted")
-    written = " ".join((sample["output"] or sample["failure"] or "").split())
+    asked = [turn["content"] for turn in sample["messages"] if turn["role"] == "user"]
     return (
         sample["item"],
         str(sample["trial"]),
         "failed" if scores is None else f"{scores[metric]:.2f}",
         "—" if not extracted or extracted[metric] is None else extracted[metric],
         " / ".join(sample["answers"]),
-        written if len(written) <= _EXCERPT else written[: _EXCERPT - 1] + "…",
+        " ".join((sample["output"] or sample["failure"] or "").split()),
+        " ".join("".join(asked[-1:]).split()),
     )
+
+
+def _excerpt(text: str) -> str:
+    """Begin and end: a question often stands at the end of what was asked."""
+    half = _EXCERPT // 2
+    return text if len(text) <= _EXCERPT else f"{text[:half]}…{text[-half + 1 :]}"
 
 
 @click.command("table", short_help="Put runs into tables, one protocol a table.")
@@ -136,7 +153,7 @@ def table(
     """Put runs into tables, one protocol a table; without RUN those under evaluations/."""
     from hubtools.evaluation.tables import metric_tables
 
-    runs = runs_at(paths or (Path("evaluations"),))
+    runs = runs_at(paths or (Path("evaluations"),), output.note)
     if baseline and baseline not in (members := dict.fromkeys(run.member for run in runs)):
         raise click.UsageError(f"No row is called {baseline!r}; there are: {', '.join(members)}.")
     made = metric_tables(runs, baseline=baseline, best=best)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hubtools.cli.output import Output
-from hubtools.errors import UsageError
+from hubtools.errors import CheckError, UsageError
 
 if TYPE_CHECKING:
     from hubtools.evaluation.records import Run
@@ -16,32 +16,55 @@ if TYPE_CHECKING:
 _COLUMNS = 16
 
 
-def runs_at(paths: Sequence[Path]) -> list[Run]:
+def runs_at(paths: Sequence[Path], note: Callable[[str], object] = str) -> list[Run]:
     """Every run at these places: a record, a run's folder, or any folder above some.
 
+    Args:
+        paths: of them.
+        note: told of the runs below a folder that are left out: damaged or unfinished ones.
+
     Raises:
-        UsageError: HT481 there is no run.
-        CheckError: HT410 a run does not hold what it says.
+        UsageError: HT481 there is no finished run.
+        CheckError: HT410 no run there holds what it says, or the one that was named does not.
     """
     from hubtools.evaluation.records import RUN, read_run
+    from hubtools.evaluation.unfinished import unfinished_at
 
-    found: list[Path] = []
+    found: dict[Path, Run] = {}
     for path in paths:
         files = [path] if path.is_file() else sorted(path.rglob(RUN), key=_by_number)
+        begun = [str(run) for run in unfinished_at(path)] if path.is_dir() else []
         if not files:
             raise UsageError(
                 "HT481",
                 "no finished run there",
                 where=str(path),
+                detail=(
+                    *begun[:5],
+                    *(["The same evaluate command goes on with it."] * bool(begun)),
+                ),
                 next="evaluate first: hubtools evaluate MODEL",
             )
-        found += files
-    return [read_run(file) for file in dict.fromkeys(found)]
+        for line in begun:
+            note(f"! {line}; the same evaluate command goes on with it")
+        damaged: list[CheckError] = []
+        for file in files:
+            try:
+                found[file] = found.get(file) or read_run(file)
+            except CheckError as error:
+                if file in (path, path / RUN):
+                    raise
+                damaged.append(error)
+        if len(damaged) == len(files):
+            raise damaged[0]
+        for left in damaged:
+            note(f"! left out: {left.where}: {left.message}")
+    return list(found.values())
 
 
 def _by_number(file: Path) -> tuple[str, int]:
     number = file.parent.name
-    return str(file.parent.parent), int(number) if number.isdigit() else 0
+    return str(file.parent.parent), int(number) if number.isdecimal() else 0
 
 
 def runs_json(runs: Sequence[Run]) -> list[dict[str, Any]]:

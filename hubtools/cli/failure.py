@@ -6,6 +6,7 @@ Imported by every run, `--help` too: what only a failure needs is imported when 
 from __future__ import annotations
 
 import errno
+import io
 import os
 import select
 import sys
@@ -138,6 +139,8 @@ def _open_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # as stderr: half a surrogate pair
 
 
 def _to_nowhere(descriptor: int) -> None:
