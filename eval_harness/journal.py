@@ -191,6 +191,8 @@ class Journal:
         told = [outcome[key] for key in ("failure", "failure_kind", "finish")]
         if not all(isinstance(text, str) for text in (*said, *told)):
             raise ValueError("an outcome without its texts")
+        if not all(isinstance(outcome.get(key) or {}, dict) for key in ("served", "tokens")):
+            raise ValueError("an outcome whose server or tokens are no objects")
         if not 0 <= trial < self._trials:
             raise ValueError(f"trial {trial}")
         return self._of[entry["item"]] + int(trial)

@@ -123,6 +123,8 @@ def test_a_frame_of_deep_nesting_is_damage(tmp_path: Path) -> None:
         {"item": "a", "trial": 0},
         entry("a", 0, outcome=None),
         entry("a", 0, outcome={**OUTCOME, "failure": None}),
+        entry("a", 0, outcome={**OUTCOME, "served": ["m"]}),
+        entry("a", 0, outcome={**OUTCOME, "tokens": 5}),
         entry("a", 0, outcome={**OUTCOME, "transcript": [{"role": "user"}]}),
         entry("a", 0, outcome={**OUTCOME, "transcript": ["x"]}),
     ],
