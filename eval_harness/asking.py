@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from eval_harness.chat import Agent, Ask, Backend, Outcome, Reply, Request
+from eval_harness.errors import HarnessError
 from eval_harness.journal import Journal
 from eval_harness.live import Live
 from eval_harness.suite_model import Suite, canonical_sha256
@@ -31,9 +32,11 @@ class Asker:
         seed: int,
         journal: Journal,
         live: Live,
+        known: Mapping[str, set[str]] | None = None,
     ) -> None:
         self._suite, self._backend, self._agent = suite, backend, agent
         self._seed, self._journal, self._live = seed, journal, live
+        self._known = known or {}
 
     async def ask_all(self) -> None:
         """Ask until every sample is there.
@@ -84,10 +87,23 @@ class Asker:
             self._keep([(place, task.result()) for place, task in zip(wave, made, strict=True)])
 
     def _keep(self, entries: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        for _, entry in entries:
+            self._require_known(entry["outcome"]["served"] or {})
         self._journal.write(entries)
         for place, entry in entries:
             self._live.add(place, entry["outcome"])
         self._live.tell()
+
+    def _require_known(self, served: Mapping[str, str]) -> None:
+        for side, name in served.items():
+            before = self._known.get(side, set())
+            if name and len(before) == 1 and name not in before:
+                raise HarnessError(
+                    "other_run",
+                    f"the server is another one than gave the answers so far: its {side} is"
+                    f" {name[:80]!r}, and was {next(iter(before))[:80]!r}",
+                    next="start the server as it was, or evaluate into another folder: -o OUT",
+                )
 
     async def _sample(self, place: int, ask: Ask) -> dict[str, Any]:
         item, trial = self._suite.at(place)

@@ -35,6 +35,7 @@ def run(
     about: Mapping[str, Any],
     progress: Progress,
     retry_failed: bool = False,
+    same_server: bool = False,
     finish: Callable[[int], Mapping[str, Any]] = lambda damaged: {},
 ) -> dict[str, Any]:
     """Run, or go on with, one evaluation in `folder`.
@@ -53,6 +54,8 @@ def run(
             folder that was begun with another one is refused.
         progress: told the number of finished samples and the score so far.
         retry_failed: ask again whatever failed, for any reason.
+        same_server: stop where a run goes on and the server names another model or fingerprint
+            than it did for all answers before.
         finish: called when all was asked, with the number of damaged places that were passed over;
             what it returns goes into the record.
 
@@ -67,8 +70,9 @@ def run(
     _claim(folder / ABOUT, about)
     with opened(suite, folder) as journal:
         live = Live(suite, progress)
-        _recover(journal, live, retry_failed)
-        asker = Asker(suite, backend, agent, seed, journal, live)
+        served = _recover(journal, live, retry_failed)
+        known = served if same_server else {}
+        asker = Asker(suite, backend, agent, seed, journal, live, known)
         asyncio.run(asker.ask_all())
         digest = journal.sync()
         record = {
@@ -137,18 +141,23 @@ def opened(suite: Suite, folder: Path) -> Journal:
     return Journal(folder / NAME, [item.id for item in suite.items], suite.trials)
 
 
-def _recover(journal: Journal, live: Live, retry_failed: bool) -> None:
+def _recover(journal: Journal, live: Live, retry_failed: bool) -> dict[str, set[str]]:
+    """What servers said they are, `model` and `fingerprint`, in the answers that are there."""
     failed: dict[int, str] = {}
+    served: dict[str, set[str]] = {}
     for place, entry in journal.recover():
         failed.pop(place, None)
         if entry["outcome"]["failure"]:
             failed[place] = entry["outcome"]["failure_kind"]
         live.add(place, entry["outcome"])
+        for side, name in (entry["outcome"].get("served") or {}).items():
+            served.setdefault(side, set()).update({name} - {""})
     every = len(failed) == live.done
     for place, kind in failed.items():
         if every or retry_failed or kind == "infrastructure":
             journal.forget(place)
             live.forget(place)
+    return served
 
 
 def _claim(path: Path, about: Mapping[str, Any]) -> None:

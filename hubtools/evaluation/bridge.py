@@ -7,6 +7,7 @@ protocol and seed is found again; an unfinished one is gone on with.
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,6 +16,7 @@ from typing import Any
 
 from eval_harness.journal import NAME as RESPONSES
 from hubtools.children import run_child
+from hubtools.errors import CheckError
 from hubtools.evaluation import foreign
 from hubtools.evaluation.identity import claim, model_weights
 from hubtools.evaluation.planning import (
@@ -169,14 +171,19 @@ def _ask(
         "about": about,
         "findings": [finding.to_json() for finding in findings],
     }
-    run_child(
-        "hubtools.evaluation.worker",
-        job,
-        log=log,
-        what=f"evaluating {cell.target.member} on {suite.id}",
-        progress=progress,
-        env=_ENVIRONMENT | ({} if OMP in os.environ else {OMP: "PASSIVE"}),
-    )
+    try:
+        run_child(
+            "hubtools.evaluation.worker",
+            job,
+            log=log,
+            what=f"evaluating {cell.target.member} on {suite.id}",
+            progress=progress,
+            env=_ENVIRONMENT | ({} if OMP in os.environ else {OMP: "PASSIVE"}),
+        )
+    except CheckError as error:
+        if error.id == "HT403":  # the child does not know where its story goes
+            error.next = f"less {shlex.quote(str(log))}"
+        raise
 
 
 def _told(server: Server) -> dict[str, Any]:

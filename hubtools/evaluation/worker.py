@@ -37,6 +37,7 @@ def work(job: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
             about=about,
             progress=progress,
             retry_failed="continues" in about,
+            same_server=cell.engine.kind == "endpoint",
             finish=lambda damaged: {
                 "engine": _engine(cell, backend, job["server"]),
                 "findings": job["findings"] + _damage(damaged, cell, folder),

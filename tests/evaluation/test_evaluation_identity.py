@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from evaluation_support import cell, first_right
-from scripted_server import fails, serving
+from scripted_server import fails, says, serving
 
+from hubtools.errors import CheckError
 from hubtools.evaluation.bridge import evaluate, find_run
 from hubtools.evaluation.identity import endpoint_digest, model_files
 from hubtools.evaluation.records import read_run
@@ -88,3 +89,38 @@ def test_the_same_files_elsewhere_are_the_same_checkpoint(tiny_chat: Path, tmp_p
     (copy / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 1}))
     assert model_files(Target("m", model=copy)) != before
     assert model_files(Target("m")) == ""
+
+
+@pytest.mark.parametrize("changed", [{"system_fingerprint": "fp-2"}, {"model": "other"}])
+def test_a_run_does_not_go_on_at_an_address_where_another_model_answers(
+    changed: dict[str, str], words: Path, tmp_path: Path
+) -> None:
+    """The server is begun anew with another model, under the same name and address."""
+    down = True
+
+    def script(question: str, *_: object) -> Any:
+        if down and "word 9?" in question:
+            return fails(401)
+        return says("w1", **({} if down else changed))
+
+    with serving(script) as (url, _):
+        with pytest.raises(Exception, match="HT405"):
+            ask(words, url, tmp_path, concurrency=1)
+        down = False
+        with pytest.raises(CheckError, match=r"HT407.*another one than gave the answers so far"):
+            ask(words, url, tmp_path, concurrency=1)
+        assert not list(tmp_path.rglob("run.json"))
+        changed = {}
+        assert ask(words, url, tmp_path, concurrency=1)["n"] == 24
+
+
+def test_a_model_that_cannot_be_loaded_names_the_log(
+    words: Path, tiny_chat: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_chat, tmp_path / "model")
+    config = json.loads((model / "config.json").read_bytes())
+    (model / "config.json").write_text(json.dumps({**config, "model_type": "nothing"}))
+    with pytest.raises(CheckError) as caught:
+        evaluate(cell(words, tmp_path, model=model), log=tmp_path / "a log")
+    assert (caught.value.id, caught.value.next) == ("HT403", f"less '{tmp_path / 'a log'}'")
+    assert (tmp_path / "a log").stat().st_size

@@ -249,6 +249,7 @@ def test_a_password_is_never_written_into_a_job_file(
         ("engine.concurrency", "x"),
         ("engine.concurrency", -3),
         ("engine.url", ""),
+        ("engine.timeout", 0.0),
         ("options.temperature", "x"),
         ("options.temperature", float("nan")),
         ("options.limit", 0),

@@ -113,5 +113,7 @@ def _wrong(cell: Cell) -> Iterator[str]:
     ):
         if number is not None and number < least:
             yield f"{name}: {number} is less than {least}"
+    if not 0 < engine.timeout < math.inf:
+        yield f"engine.timeout: {engine.timeout} is none"
     if not 0 <= (options.temperature or 0) < math.inf:
         yield f"options.temperature: {options.temperature} is none"
