@@ -25,7 +25,7 @@ class Evaluate(Stage):
     """Runs, append-only: another weights digest, protocol or seed is another run."""
 
     name = "evaluate"
-    version = 4
+    version = 5
     after = ("merge",)
 
     def targets(self, release: Release, members: tuple[Member, ...]) -> tuple[Member, ...]:
