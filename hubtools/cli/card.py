@@ -143,9 +143,17 @@ def _opened(
     from hubtools.release.context import open_release
     from hubtools.release.engine import walk
     from hubtools.release.locate import locate
+    from hubtools.settings import resolve
 
     found, members = locate(targets, family, Path.cwd())
-    release = open_release(found, members, clock=time.time, note=output.note, project=Path.cwd())
+    release = open_release(
+        found,
+        members,
+        clock=time.time,
+        hub=resolve({"hub": None}).hub,
+        note=output.note,
+        project=Path.cwd(),
+    )
     if found.manifest.inputs is not None and all(
         member.checkpoint is not None and member.checkpoint.is_dir() for member in members
     ):

@@ -12,9 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from hubtools.facts import Fact, FactSet, fact_from_json
-from hubtools.hub.session import is_loopback
 from hubtools.release.context import BASE, Release
-from hubtools.settings import LOCAL
 
 if TYPE_CHECKING:
     from hubtools.family.manifest import Member
@@ -145,15 +143,15 @@ def _released(release: Release) -> tuple[str, ...]:
 
 
 def _receipts(release: Release) -> Iterator[str]:
-    """Repos of the family that were released from this folder.
+    """Repos of the family that were released from this folder to the Hub in question.
 
-    A damaged receipt names none; nor does one of a rehearsal, whose Hub is on this machine.
+    A damaged receipt names none; nor does one of another Hub, such as a rehearsal's.
     """
     family = {member.repo for member in release.family.members}
     for file in sorted((release.state / "releases").glob("*.json")):
         try:
             receipt = json.loads(file.read_bytes())
-            if receipt["hub"] != LOCAL and not is_loopback(receipt["hub"]):
+            if receipt["hub"] == release.hub:
                 entries = receipt["members"].values()
                 yield from (entry["repo"] for entry in entries if entry["repo"] in family)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):

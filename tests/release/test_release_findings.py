@@ -156,7 +156,7 @@ def test_a_base_path_that_is_gone_is_no_bug(hubtools: Hubtools, family: Path) ->
 
 
 def test_a_rehearsal_makes_no_sister_released(
-    hubtools: Hubtools, family: Path, monkeypatch: pytest.MonkeyPatch
+    hubtools: Hubtools, family: Path, hub: LocalHub
 ) -> None:
     assert hubtools("release", "--yes", "--hub", "local", str(family)).code == 0
     (receipt,) = (family / ".hubtools" / "releases").glob("*.json")
@@ -169,6 +169,6 @@ def test_a_rehearsal_makes_no_sister_released(
     sister = "https://huggingface.co/lab/tiny-red-s8"
     assert sister not in shown()
     record = json.loads(receipt.read_text())
-    for hub, there in (("http://127.0.0.1:8080", False), ("https://huggingface.co", True)):
-        receipt.write_text(json.dumps({**record, "hub": hub}))
+    for place, there in (("http://127.0.0.1:8080", False), (hub.url, True)):
+        receipt.write_text(json.dumps({**record, "hub": place}))
         assert (sister in shown()) == there
