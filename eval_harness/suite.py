@@ -104,9 +104,12 @@ def suite_file(name: str | Path) -> Path:
         return path / "suite.toml"
     if str(name) in suite_names():
         return SUITES / str(name) / "suite.toml"
-    known = ", ".join(suite_names())
+    known = suite_names()
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.75)
     raise HarnessError(
-        "unknown_suite", f"no suite {str(name)!r}", next=f"choose one of: {known}, or give a path"
+        "unknown_suite",
+        f"no suite {str(name)!r}" + (f"; did you mean {near[0]!r}?" if near else ""),
+        next=f"choose one of: {', '.join(known)}, or give a path",
     )
 
 

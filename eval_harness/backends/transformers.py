@@ -69,7 +69,10 @@ class TransformersBackend:
             if adapter is not None:
                 loaded = _with_adapter(loaded, adapter)
             self._model = loaded.to(device).eval()
-        except (OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError) as error:
+        except (
+            *(OSError, ValueError, RuntimeError, KeyError, TypeError, SafetensorError),
+            AssertionError,  # a torch without CUDA
+        ) as error:
             raise _unloadable(error, adapter or model) from error
         self._limit = getattr(loaded.config, "max_position_embeddings", None)
 

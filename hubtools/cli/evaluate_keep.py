@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -47,7 +48,13 @@ def _member(_context: click.Context, _parameter: click.Parameter, name: str) -> 
     callback=_member,
     help="Checkpoint that was measured.",
 )
-@click.option("--weights", default="", metavar="SHA256", help="Its weights digest, if known.")
+@click.option(
+    "--weights",
+    default="",
+    metavar="SHA256",
+    callback=lambda ctx, param, value: _digest(value),
+    help="Its weights digest, if known.",
+)
 @click.option("--kind", default=None, help="Format  [default: told by the content]")
 @click.option("--step", type=int, metavar="N", help="Which validation of a training run.")
 @click.option("--seed", type=int, default=0, help="Of the run, to tell repeats apart.")
@@ -102,6 +109,12 @@ def pin(output: Output, suite: str, revision: str) -> None:
     rows = [(name, str(kept["n"]), kept["sha256"]) for name, kept in told["pins"].items()]
     output.table(("category", "n", "sha256"), rows)
     output.note(f"✓ {len(rows)} files of {told['repo']}@{told['revision'][:12]} pinned")
+
+
+def _digest(value: str) -> str:
+    if value and not re.fullmatch("[0-9a-f]{64}", value):
+        raise click.BadParameter("a weights digest is 64 hex digits, in lower case")
+    return value
 
 
 def _kept(output: Output, path: Path, schema: str, *, new: bool = True) -> None:

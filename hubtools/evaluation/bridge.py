@@ -29,7 +29,7 @@ from hubtools.evaluation.planning import (
 from hubtools.evaluation.preflight import free_memory, preflight, require
 from hubtools.evaluation.rescoring import rescore
 from hubtools.evaluation.runs import finished, fresh, record_of, told, unfinished
-from hubtools.evaluation.serving import Server, serving
+from hubtools.evaluation.serving import Server, require_servable, serving
 from hubtools.evaluation.spec import Cell
 from hubtools.files import disk_error, locked
 from hubtools.progress import Progress, silent
@@ -58,7 +58,10 @@ def planned_protocol(cell: Cell) -> dict[str, Any]:
         EnvironmentFailure: HT428 no retriever, HT435 no engine.
     """
     other = foreign.harness_of(cell.suite)
-    return other.planned(cell) if other else protocol_for(cell, suite_of(cell))
+    if other is None:
+        return protocol_for(cell, suite_of(cell))
+    require_servable(cell.target, cell.engine)
+    return other.planned(cell)
 
 
 def find_run(cell: Cell) -> dict[str, Any] | None:

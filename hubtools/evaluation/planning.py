@@ -43,6 +43,8 @@ def suite_of(cell: Cell) -> Suite:
             max_context=options.max_context,
         )
     except HarnessError as error:
+        if error.kind == "unknown_suite":
+            error.next += "; or tau2_airline, or lm_eval:TASK"
         raise bridged(error) from error
 
 

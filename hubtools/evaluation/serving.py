@@ -90,6 +90,23 @@ def serving(
         yield server
 
 
+def require_servable(target: Target, engine: Engine) -> None:
+    """Known without a start: whether a harness that asks an address can be given one.
+
+    Raises:
+        UsageError: HT439.
+    """
+    if engine.kind == "transformers" and target.adapter is not None:
+        raise UsageError(
+            "HT439",
+            "transformers serves whole checkpoints, not adapters, and this suite asks a server",
+            where=str(target.adapter),
+            detail=("Nothing was started.",),
+            next='use --engine vllm (in a manifest: [evaluation] engine = "vllm"), or merge it'
+            " first: hubtools merge --help",
+        )
+
+
 @contextlib.contextmanager
 def _vllm(
     target: Target, engine: Engine, log: Path, progress: Progress, timeout: float
@@ -126,14 +143,7 @@ def _transformers(
 ) -> Iterator[Server]:
     """`transformers serve`, for harnesses that need an address."""
     assert target.model is not None
-    if target.adapter is not None:
-        raise UsageError(
-            "HT439",
-            "transformers serves whole checkpoints, not adapters",
-            where=str(target.adapter),
-            detail=("Nothing was started.",),
-            next="use --engine vllm, or merge it first: hubtools merge --help",
-        )
+    require_servable(target, engine)
     port = free_port()
     argv = [sys.executable, "-c", _SERVE, "serve", "model", "--host", "127.0.0.1"]
     argv += ["--port", str(port), "--dtype", engine.dtype, "--device", engine.device]

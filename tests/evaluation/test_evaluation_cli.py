@@ -90,14 +90,15 @@ def test_failures_are_said(words: Path, capsys: pytest.CaptureFixture[str]) -> N
         (("--endpoint", "http://127.0.0.1:1/v1"), "--endpoint and --model go together."),
         ((".", "--model", "m"), "--endpoint and --model go together."),
         ((".", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"), "name no directory"),
-        ((".", "--suite", "short_q"), "HT401"),
+        ((".", "--suite", "short_q"), "did you mean 'short_qa'?"),
+        ((".", "--suite", "nothing_like_it"), "or tau2_airline, or lm_eval:TASK"),
         ((".", "--dtype", "int8"), "int8"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_leaves_nothing(
     argv: tuple[str, ...], words_said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    if "short_q" in argv:
+    if "--suite" in argv:
         (tmp_path / "model.safetensors").write_bytes(b"")
     before = sorted(tmp_path.rglob("*"))
     code, out, err = hubtools(capsys, *argv)
@@ -110,3 +111,25 @@ def test_a_folder_without_safetensors_is_exit_3(capsys: pytest.CaptureFixture[st
     code, _, err = hubtools(capsys, ".")
     assert code == 3
     assert "HT409" in err
+
+
+def test_an_adapter_on_an_engine_that_cannot_serve_it_is_told_by_the_plan(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name, file in (("base", "config.json"), ("lora", "adapter_config.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text("{}")
+        (tmp_path / name / "model.safetensors").write_bytes(b"")
+    argv = ("base", "--adapter", "lora", "--suite", "lm_eval:arc_easy", "--dry-run")
+    code, _, err = hubtools(capsys, *argv)
+    assert (code, "HT439" in err) == (2, True)
+    assert '[evaluation] engine = "vllm"' in err
+
+
+def test_a_weights_digest_that_is_none_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "results.json").write_text("{}")
+    code, _, err = hubtools(capsys, "import", "results.json", "--member", "m", "--weights", "abc")
+    assert code == 2
+    assert "64 hex digits" in err
