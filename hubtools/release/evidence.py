@@ -201,11 +201,22 @@ def suite_json(run: Any) -> Mapping[str, Any]:
     return {
         "id": run.suite,
         "title": run.title,
-        "description": run.description,
+        "description": run.description + _drawn(run),
         "protocol": run.protocol,
         "protocol_id": run.protocol_id,
         "metrics": [*(["macro"] if run.macro else []), *run.grids],
     }
+
+
+def _drawn(run: Any) -> str:
+    """What is said where only some of a suite's questions were asked."""
+    sample = run.protocol["suite"].get("sample")
+    if not sample:
+        return ""
+    return (
+        f" Here {run.items} of its questions were asked: at most {sample['limit']} of each"
+        f" category, drawn with seed {sample['seed']}."
+    )
 
 
 def reported_facts(release_facts: Sequence[Fact], reported: FactSet) -> FactSet:

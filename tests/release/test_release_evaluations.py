@@ -33,7 +33,8 @@ def evaluated(tmp_path: Path) -> Path:
     tiny_family.write_manifest(root, suites='["./words"]')
     with (root / "family.toml").open("a") as stream:
         stream.write(
-            '\n[evaluation]\nseeds = [0, 1]\n[evaluation.options."./words"]\nnudge = "both"\n'
+            "\n[evaluation]\nseeds = [0, 1]\n"
+            '[evaluation.options."./words"]\nnudge = "both"\nlimit = 3\n'
         )
     return root
 
@@ -58,6 +59,7 @@ def test_repeats_and_anchor_rows_of_a_manifest(
     got = evaluated.parent / "got"
     card = Path(api.hf_hub_download(REPO, "README.md", local_dir=got)).read_text()
     assert card.count("### Words") == 2
+    assert "Here 3 of its questions were asked: at most 3 of each category" in card
     assert "prompt.nudge: not stated there, Answer with one word. here." in card
     assert "of 2 repeats" in card or " and " in card  # equal values, or both of them
     name = f"{folder}words-nudge-repeats.json"
