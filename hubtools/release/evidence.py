@@ -210,12 +210,14 @@ def suite_json(run: Any) -> Mapping[str, Any]:
 
 def _drawn(run: Any) -> str:
     """What is said where only some of a suite's questions were asked."""
-    sample = run.protocol["suite"].get("sample")
+    suite = run.protocol["suite"]
+    sample = suite.get("sample") or suite.get("drawn")
     if not sample:
         return ""
+    seed = sample.get("seed", sample.get("sample_seed"))
     return (
         f" Here {run.items} of its questions were asked: at most {sample['limit']} of each"
-        f" category, drawn with seed {sample['seed']}."
+        f" category, drawn with seed {seed}."
     )
 
 

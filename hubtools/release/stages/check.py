@@ -59,7 +59,8 @@ def check_local(release: Release) -> list[Finding]:
             )
         )
     for want in wanted(release):
-        target = Target("", adapter=Path() if table.kind == "adapter" else None)
+        told = Path(release.family.where("family", "suites"))  # the place that errors name
+        target = Target("", adapter=told if table.kind == "adapter" else None)
         planned = cell(release, want, target, Path())
         findings += _caught(lambda planned=planned: planned_protocol(planned))  # type: ignore[misc]
     base = release.base_path()
