@@ -8,12 +8,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from loopback import listening
 
 from hubtools.errors import EnvironmentFailure
 from hubtools.evaluation.proxy import read_calls, recording
@@ -44,15 +45,8 @@ def scripted(script: Script) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", seen
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    with listening(Handler) as url:
+        yield url, seen
 
 
 def says(text: str) -> tuple[int, str, bytes]:
